@@ -1,0 +1,39 @@
+# Every target makes its own virtual environment; `make test` also installs what the rig needs from Debian.
+PY ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+
+.PHONY: demo test test-slow test-gpu lint bench faults clean system
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PY) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+demo: $(STAMP)
+	@if [ -t 1 ]; then $(BIN)/moetop --demo; else $(BIN)/moetop --demo --snapshot -; fi
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+system:
+	@tests/rig/install-system.sh
+
+test: $(STAMP) system lint
+	$(BIN)/pytest -n 2 -m "not slow and not gpu"
+
+test-slow: $(STAMP) system
+	$(BIN)/pytest -m "slow and not gpu"
+
+test-gpu: $(STAMP)
+	$(BIN)/pytest -m gpu
+
+bench: $(STAMP)
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info tests/.build
