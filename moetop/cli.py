@@ -1,0 +1,224 @@
+"""The command line: arguments -> one mode. Imports of a mode happen in that mode only."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from moetop import __version__
+from moetop.errors import ExitCode, MoetopError, UsageError
+
+if TYPE_CHECKING:
+    from moetop.config import Config
+    from moetop.session import Session
+
+EXIT_CODES = """\
+exit codes: 0 done, 1 unexpected fault, 2 bad arguments or files, 3 findings (--check), 4 a host could not
+be watched, 5 retune rolled back, 6 server down, 7 retune refused, 8 job still running, 130 interrupted"""
+
+MIN_INTERVAL_S = 0.1
+"""Below this two GPM samples are too close to be valid (measured on an H200: from 100 ms on none was bad)."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that reports usage errors the way every other error is reported."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, "try moetop --help")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+    if not 0 <= value < 1e7:
+        raise argparse.ArgumentTypeError(f"{text} is not a sensible number of seconds")
+    return value
+
+
+def _interval(text: str) -> float:
+    value = _seconds(text)
+    if value < MIN_INTERVAL_S:
+        raise argparse.ArgumentTypeError(f"{text} s is too short: GPM needs {MIN_INTERVAL_S} s between samples")
+    return value
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="moetop",
+        description="Live monitor and doctor for GPU hosts that serve Mixture-of-Experts models.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument_group("what to watch (this machine when nothing is named)").add_argument
+    add("--host", action="append", default=[], metavar="[USER@]HOST[:PORT]", help="watch over SSH; may be repeated")
+    add("--config", metavar="FILE", help="hosts, logs, servers, retune recipes (see config.example.yaml)")
+    add("--demo", action="store_true", help="recorded real GPUs and a scripted server; no GPU, no network")
+    add("--replay", metavar="FILE", help="play a recording (.jsonl or .jsonl.gz)")
+    add("--log", metavar="FILE", help="triage a server log without a host; - is standard input")
+    add("--smi-log", metavar="FILE", help="triage pasted nvidia-smi output; - is standard input")
+    add("--metrics", metavar="FILE", help="triage Prometheus text of an engine or the DCGM exporter")
+
+    add = parser.add_argument_group("what to do (the screen when nothing is named)").add_argument
+    add("--snapshot", nargs="?", const="-", metavar="FILE", help="sample, diagnose, write, exit; - is standard output")
+    add("--format", choices=("json", "csv", "md", "svg"), help="of the snapshot or retune report (json)")
+    add("--every", type=_interval, metavar="SECONDS", help="with --snapshot: one JSON line again and again")
+    add("--check", action="store_true", help="with --snapshot: exit 3 if a warning or worse stands")
+    add("--record", metavar="FILE", help="write the frames to a recording while watching")
+    add("--duration", type=_seconds, metavar="SECONDS", help="with --record and no terminal: stop after this long")
+    add("--retune", metavar="HOST", help="retune and restart a server on HOST")
+    add("--server", metavar="NAME", help="with --retune: which server, where a host has several")
+    add("--dry-run", action="store_true", help="with --retune: print the plan, touch nothing")
+    add("--yes", action="store_true", help="with --retune: do not ask (refused while requests run)")
+    add("--attach", action="store_true", help="with --retune: follow the job that is running on the host")
+    add("--doctor", action="store_true", help="check every step to a working view, with the fix for each")
+
+    add = parser.add_argument_group("how").add_argument
+    add("--window", type=_seconds, metavar="S", help="seconds a state is judged over (10; 2 for --snapshot)")
+    add("--interval", type=_interval, metavar="S", help="seconds between samples (1)")
+    add("--speed", type=float, metavar="N", help="with --replay: times real time (1)")
+    add("--from", type=_seconds, dest="from_s", metavar="S", help="with --replay: start so many seconds in")
+    add("--to", type=_seconds, dest="to_s", metavar="S", help="with --replay: end so many seconds in")
+    add("--log-path", metavar="PATH", help="the server's log on the watched host, if it cannot be found")
+    add("--accept-new-host-keys", action="store_true", help="add unknown host keys; a changed key is always refused")
+    add("--readonly", action="store_true", help="disable every key that acts on a host")
+    add("--theme", metavar="NAME", help="colours of the screen (dark, light, ...)")
+    add("--debug", metavar="FILE", help="write moetop's own log there")
+    add("--version", action="version", version=f"moetop {__version__}")
+    return parser
+
+
+def _check_combination(args: argparse.Namespace) -> None:
+    """Refuse what cannot be meant, each with a sentence."""
+    offline = [name for name in ("log", "smi_log", "metrics") if getattr(args, name) is not None]
+    sources = [
+        option
+        for option, given in (
+            ("--host", bool(args.host)),
+            ("--demo", args.demo),
+            ("--replay", args.replay is not None),
+            ("--log/--smi-log/--metrics", bool(offline)),
+            ("--retune", args.retune is not None),
+        )
+        if given
+    ]
+    if len(sources) > 1:
+        raise UsageError(f"{sources[0]} and {sources[1]} exclude each other")
+    if sum(getattr(args, name) == "-" for name in offline) > 1:
+        raise UsageError("only one of --log, --smi-log and --metrics can be standard input")
+    needs = (
+        ("--every", args.every is not None, args.snapshot is not None, "--snapshot"),
+        ("--check", args.check, args.snapshot is not None, "--snapshot"),
+        ("--speed", args.speed is not None, args.replay is not None, "--replay"),
+        ("--from", args.from_s is not None, args.replay is not None, "--replay"),
+        ("--to", args.to_s is not None, args.replay is not None, "--replay"),
+        ("--duration", args.duration is not None, args.record is not None, "--record"),
+        ("--dry-run", args.dry_run, args.retune is not None, "--retune"),
+        ("--yes", args.yes, args.retune is not None, "--retune"),
+        ("--attach", args.attach, args.retune is not None, "--retune"),
+        ("--server", args.server is not None, args.retune is not None, "--retune"),
+        ("--format", args.format is not None, args.snapshot is not None or args.retune is not None, "--snapshot"),
+    )
+    for option, given, met, need in needs:
+        if given and not met:
+            raise UsageError(f"{option} goes with {need}")
+    if args.every is not None and args.format not in (None, "json"):
+        raise UsageError("--every writes JSON lines; --format cannot be given")
+    if args.every is not None and offline:
+        raise UsageError("--every needs something to watch, not a pasted file")
+    if args.speed is not None and not args.speed > 0:
+        raise UsageError("--speed must be above 0")
+    if args.record is not None and (args.replay is not None or offline):
+        raise UsageError("--record needs something live to record")
+
+
+def _run(args: argparse.Namespace) -> ExitCode:
+    """Build what the arguments name and run the mode."""
+    _check_combination(args)
+    from moetop import session as sessions
+
+    config = sessions.load_config(args)
+    if args.debug:
+        from moetop.debug import start_debug_log
+
+        start_debug_log(args.debug)
+    if args.retune is not None:
+        return sessions.run_retune(args, config)
+    if args.doctor:
+        from moetop.doctor import run_doctor
+
+        return run_doctor(config)
+    if args.snapshot is not None:
+        return _run_snapshot(args, config)
+    if args.record is not None and not sys.stdout.isatty():
+        from moetop.headless import run_record
+
+        return run_record(sessions.open_session(args, config), args.duration, _say)
+    return _run_screen(args, sessions.open_session(args, config), config)
+
+
+def _run_snapshot(args: argparse.Namespace, config: Config) -> ExitCode:
+    from moetop import headless
+    from moetop import session as sessions
+    from moetop.export.output import open_output
+
+    output = open_output(args.snapshot, args.format or "json")
+    session = sessions.open_session(args, config)
+    if args.every is not None:
+        return headless.run_every(session, output, args.every, check=args.check)
+    return headless.run_snapshot(session, output, check=args.check)
+
+
+def _run_screen(args: argparse.Namespace, session: Session, config: Config) -> ExitCode:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("the screen needs a terminal", "use --snapshot for a run without one")
+    from moetop.session import run_app
+
+    return run_app(args, session, config)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 - the one place that talks to a person outside the screen
+
+
+def _end_after_closed_pipe() -> ExitCode:
+    """The reader went away: that is a normal end; keep the interpreter from complaining at exit."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            os.dup2(devnull, stream.fileno())
+        except (OSError, ValueError):
+            continue
+    return ExitCode.OK
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run moetop; the exit code. Errors are one line on standard error, never a traceback."""
+    debug = False
+    try:
+        args = build_parser().parse_args(argv)
+        debug = bool(args.debug)
+        from moetop.headless import interruptible
+
+        with interruptible():
+            return int(_run(args))
+    except MoetopError as error:
+        _say(f"moetop: {error.sentence()}")
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        return int(_end_after_closed_pipe())
+    except Exception as error:
+        if debug:
+            from moetop.debug import log_exception
+
+            log_exception(error)
+        hint = "" if debug else "; run again with --debug FILE for the details and report it"
+        _say(f"moetop: unexpected fault: {type(error).__name__}: {' '.join(str(error).split())[:300]}{hint}")
+        return int(ExitCode.FAULT)

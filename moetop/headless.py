@@ -1,0 +1,114 @@
+"""Modes without a screen: snapshot (once or again and again), record. Never loads textual."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from moetop.errors import ExitCode
+from moetop.model import HostStatus, Severity, Snapshot
+
+if TYPE_CHECKING:
+    from moetop.export.output import Output
+    from moetop.session import Session
+
+CONNECT_GRACE_S = 20.0
+"""How long a snapshot waits for a host's first sample (judgement: slow jump hosts answer in 10 s)."""
+
+SEARCH_GRACE_S = 8.0
+"""How long it waits beyond the window for servers and their logs (judgement: the answer is due in ten seconds)."""
+
+
+def exit_code(snapshot: Snapshot, *, check: bool) -> ExitCode:
+    """4 when a host could not be watched, 3 with `check` when a warning stands, else 0."""
+    if any(host.status is HostStatus.UNREACHABLE for host in snapshot.hosts):
+        return ExitCode.UNWATCHED
+    grave = (Severity.CRITICAL, Severity.WARNING)
+    if check and any(finding.severity in grave for host in snapshot.hosts for finding in host.findings):
+        return ExitCode.FINDINGS
+    return ExitCode.OK
+
+
+def sample_once(session: Session) -> Snapshot:
+    """Start the session's fleet, wait for a window of every host, and diagnose."""
+    watch = session.watch
+    names = watch.names()
+    with session.running():
+        if session.flat_out:
+            watch.wait(lambda: all(watch.is_finished(name) for name in names), None)
+        else:
+            span_s = watch.window_s
+            begun = time.monotonic()
+            watch.wait(lambda: all(watch.is_sampled(name, span_s) for name in names), span_s + CONNECT_GRACE_S)
+            left_s = max(0.0, span_s + SEARCH_GRACE_S - (time.monotonic() - begun))
+            watch.wait(lambda: all(watch.is_searched(name) for name in names), left_s)
+        watch.give_up_on_silent()
+        return watch.snapshot(session.taken_at())
+
+
+def run_snapshot(session: Session, output: Output, *, check: bool) -> ExitCode:
+    """One snapshot, written, and its exit code."""
+    snapshot = sample_once(session)
+    output.write(snapshot)
+    return exit_code(snapshot, check=check)
+
+
+def run_every(session: Session, output: Output, every_s: float, *, check: bool) -> ExitCode:
+    """One JSON line every `every_s` seconds until interrupted; hosts stay connected in between."""
+    watch = session.watch
+    names = watch.names()
+    worst = ExitCode.OK
+    with session.running():
+        watch.wait(
+            lambda: all(watch.is_sampled(name, watch.window_s) for name in names), watch.window_s + CONNECT_GRACE_S
+        )
+        watch.wait(lambda: all(watch.is_searched(name) for name in names), SEARCH_GRACE_S)
+        due = time.monotonic()
+        while True:
+            snapshot = watch.snapshot(session.taken_at())
+            output.write_line(snapshot)
+            worst = max(worst, exit_code(snapshot, check=check))
+            if all(watch.is_finished(name) for name in names):
+                return worst
+            due = max(due + every_s, time.monotonic())
+            watch.wait(lambda: time.monotonic() >= due, max(0.0, due - time.monotonic()))
+
+
+def run_record(session: Session, duration_s: float | None, say: Callable[[str], None]) -> ExitCode:
+    """Copy the stream into the recorder until interrupted or `duration_s` is over."""
+    watch = session.watch
+    names = watch.names()
+    with session.running():
+        begun = time.monotonic()
+        while duration_s is None or time.monotonic() - begun < duration_s:
+            left_s = 1.0 if duration_s is None else min(1.0, duration_s - (time.monotonic() - begun))
+            if watch.wait(lambda: all(watch.is_finished(name) for name in names), max(left_s, 0.01)):
+                break
+            if session.recorder is not None and session.recorder.error is not None:
+                raise session.recorder.error
+    if session.recorder is not None:
+        say(f"recorded {session.recorder.frames} frames to {session.recorder.path}")
+    return exit_code(watch.snapshot(session.taken_at()), check=False)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, so that one path cleans up."""
+
+    def stop(_signum: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    old = {}
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            old[name] = signal.signal(getattr(signal, name), stop)
+    try:
+        yield
+    finally:
+        for name, handler in old.items():
+            signal.signal(getattr(signal, name), handler)
+    sys.stdout.flush()

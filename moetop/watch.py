@@ -1,0 +1,247 @@
+"""Evidence and history of every watched host behind one lock: what screens and writers read.
+
+Frames come in from supervisor threads; reports go out on demand. It starts nothing and opens nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from moetop import __version__
+from moetop.diagnose.headline import fleet_headline
+from moetop.diagnose.host import HostEvidence
+from moetop.history import GpuHistory
+from moetop.model import (
+    AnyFrame,
+    Gpus,
+    Hello,
+    HostReport,
+    Link,
+    LinkPhase,
+    LogEvent,
+    LogLine,
+    Server,
+    Snapshot,
+    Status,
+)
+
+RECENT_EVENTS = 2000
+"""New log events kept per host for marks on the charts (judgement: an hour of a noisy start)."""
+
+
+class _Host:
+    """One host: evidence, link, history, and the report last made of them."""
+
+    def __init__(self, name: str, window_s: float) -> None:
+        self.evidence = HostEvidence(name, window_s)
+        self.link = Link()
+        self.histories: dict[int, GpuHistory] = {}
+        self.recent: deque[LogEvent] = deque(maxlen=RECENT_EVENTS)
+        self.statuses: dict[str, Status] = {}
+        self.first_t: float | None = None
+        self.last_t: float | None = None
+        self.clock_offset_s: float | None = None
+        self.hello: Hello | None = None
+        self.servers: dict[str, Server] = {}
+        self.scanned: set[str] = set()
+        self.dirty = True
+        self.report: HostReport | None = None
+        self.reported_at = 0.0
+
+
+class Watch:
+    """Thread-safe state of a fleet. `live` hosts are judged at this machine's clock, so that a host
+    that stopped sending grows stale; a replay is judged at its own newest frame."""
+
+    def __init__(
+        self,
+        window_s: float,
+        *,
+        live: bool = True,
+        keep_history: bool = True,
+        clock: Callable[[], float] = time.time,
+        on_frame: Callable[[str, bytes], None] | None = None,
+    ) -> None:
+        self.window_s = window_s
+        self.live = live
+        self.generation = 0
+        self._keep_history = keep_history
+        self._clock = clock
+        self._on_frame = on_frame
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._hosts: dict[str, _Host] = {}
+
+    # ── in: called by supervisors ────────────────────────────────────────────────────────────────
+
+    def expect(self, host: str) -> None:
+        """Name a host before anything is heard of it, so that it has a row at once."""
+        with self._changed:
+            self._hosts.setdefault(host, _Host(host, self.window_s))
+            self._touch()
+
+    def forget(self, host: str) -> None:
+        with self._changed:
+            self._hosts.pop(host, None)
+            self._touch()
+
+    def frame(self, host: str, frame: AnyFrame, raw: bytes) -> None:
+        if self._on_frame is not None:
+            self._on_frame(host, raw)
+        with self._changed:
+            entry = self._hosts.setdefault(host, _Host(host, self.window_s))
+            entry.recent.extend(entry.evidence.apply(frame))
+            self._note(entry, frame)
+            entry.dirty = True
+            self._touch()
+
+    def link(self, host: str, link: Link) -> None:
+        with self._changed:
+            entry = self._hosts.setdefault(host, _Host(host, self.window_s))
+            entry.link = link
+            entry.evidence.apply_link(link)
+            entry.dirty = True
+            self._touch()
+
+    def _note(self, entry: _Host, frame: AnyFrame) -> None:
+        if isinstance(frame, Gpus):
+            entry.first_t = frame.t if entry.first_t is None else entry.first_t
+            entry.last_t = frame.t
+            lag = self._clock() - frame.t
+            entry.clock_offset_s = lag if entry.clock_offset_s is None else min(lag, entry.clock_offset_s)
+            if self._keep_history:
+                for sample in frame.gpus:
+                    history = entry.histories.get(sample.index)
+                    if history is None:
+                        history = entry.histories[sample.index] = GpuHistory()
+                    history.add(frame.t, sample)
+        elif isinstance(frame, Hello):
+            entry.hello = frame
+        elif isinstance(frame, Server):
+            if frame.gone:
+                entry.servers.pop(frame.name, None)
+            else:
+                entry.servers[frame.name] = frame
+        elif isinstance(frame, Status):
+            entry.statuses[frame.code] = frame
+            if frame.code in ("scan_done", "log_missing", "log_denied") and frame.source:
+                entry.scanned.add(frame.source)
+
+    def _touch(self) -> None:
+        self.generation += 1
+        self._changed.notify_all()
+
+    # ── out: read by screens and writers ─────────────────────────────────────────────────────────
+
+    def names(self) -> list[str]:
+        with self._lock:
+            return list(self._hosts)
+
+    def link_of(self, host: str) -> Link:
+        with self._lock:
+            return self._hosts[host].link
+
+    def report(self, host: str) -> HostReport:
+        """The host's present report; made anew only when something came in or a second passed."""
+        with self._lock:
+            entry = self._hosts[host]
+            now = self._clock()
+            if entry.report is None or entry.dirty or (self.live and now - entry.reported_at >= 1.0):
+                entry.report = entry.evidence.report(self._judged_at(entry, now))
+                entry.reported_at = now
+                entry.dirty = False
+            return entry.report
+
+    def _judged_at(self, entry: _Host, now: float) -> float | None:
+        if not self.live or entry.clock_offset_s is None or entry.link.phase is LinkPhase.FINISHED:
+            return None
+        return now - entry.clock_offset_s
+
+    def history(self, host: str, gpu: int) -> GpuHistory | None:
+        with self._lock:
+            return self._hosts[host].histories.get(gpu)
+
+    def gpus_with_history(self, host: str) -> list[int]:
+        with self._lock:
+            return sorted(self._hosts[host].histories)
+
+    def recent_events(self, host: str) -> list[LogEvent]:
+        """Events that came in while watching, oldest first."""
+        with self._lock:
+            return list(self._hosts[host].recent)
+
+    def sources(self, host: str) -> list[str]:
+        with self._lock:
+            return list(self._hosts[host].evidence.books)
+
+    def tail(self, host: str, source: str) -> Sequence[LogLine]:
+        with self._lock:
+            book = self._hosts[host].evidence.books.get(source)
+            return list(book.tail) if book is not None else []
+
+    def statuses(self, host: str) -> Mapping[str, Status]:
+        with self._lock:
+            return dict(self._hosts[host].statuses)
+
+    def hello(self, host: str) -> Hello | None:
+        with self._lock:
+            return self._hosts[host].hello
+
+    def last_t(self, host: str) -> float | None:
+        with self._lock:
+            return self._hosts[host].last_t
+
+    def snapshot(self, taken_at: float | None) -> Snapshot:
+        """The whole fleet as `--snapshot` writes it. `taken_at` is epoch seconds."""
+        with self._lock:
+            reports = tuple(self.report(name) for name in self._hosts)
+        return Snapshot(
+            moetop=__version__,
+            taken_at=taken_at,
+            window_s=self.window_s,
+            headline=fleet_headline(reports),
+            hosts=reports,
+        )
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────────
+
+    def wait(self, enough: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Block until `enough()` holds (asked after every change) or `timeout_s` (None: no end) is over."""
+        with self._changed:
+            return self._changed.wait_for(enough, timeout_s)
+
+    def is_finished(self, host: str) -> bool:
+        """Whether a replay or a single sample has come to its end."""
+        return self._hosts[host].link.phase is LinkPhase.FINISHED
+
+    def give_up_on_silent(self) -> None:
+        """Call hosts that never sent a sample lost, with the reason, before a last report."""
+        with self._changed:
+            for name, entry in self._hosts.items():
+                if entry.first_t is None and entry.link.phase is LinkPhase.CONNECTING:
+                    reason = entry.link.reason or "no answer in time"
+                    self.link(name, Link(phase=LinkPhase.LOST, code="timeout", reason=reason))
+
+    def is_sampled(self, host: str, span_s: float) -> bool:
+        """Whether samples of `host` span `span_s` seconds, or none will ever come."""
+        entry = self._hosts[host]
+        if entry.link.phase in (LinkPhase.LOST, LinkPhase.FINISHED):
+            return True
+        if any(status.fatal for status in entry.statuses.values()):
+            return True
+        if entry.first_t is None or entry.last_t is None:
+            return False
+        return entry.last_t - entry.first_t >= span_s
+
+    def is_searched(self, host: str) -> bool:
+        """Whether the search for servers and the first reading of their logs are through."""
+        entry = self._hosts[host]
+        if entry.link.phase in (LinkPhase.LOST, LinkPhase.FINISHED) or "no_server" in entry.statuses:
+            return True
+        if any(status.fatal for status in entry.statuses.values()) and not entry.servers:
+            return True
+        logs = {server.source for server in entry.servers.values() if server.source}
+        return bool(entry.servers) and logs <= entry.scanned
