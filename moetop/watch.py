@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from moetop import __version__
 from moetop.diagnose.headline import fleet_headline
 from moetop.diagnose.host import HostEvidence
-from moetop.history import GpuHistory
+from moetop.history import GpuHistory, ServerHistory
 from moetop.model import (
     AnyFrame,
     Gpus,
-    Hello,
     HostReport,
     Link,
     LinkPhase,
@@ -39,12 +38,13 @@ class _Host:
         self.evidence = HostEvidence(name, window_s)
         self.link = Link()
         self.histories: dict[int, GpuHistory] = {}
+        self.server_histories: dict[str, ServerHistory] = {}
+        self.metrics_t: dict[str, float] = {}
         self.recent: deque[LogEvent] = deque(maxlen=RECENT_EVENTS)
         self.statuses: dict[str, Status] = {}
         self.first_t: float | None = None
         self.last_t: float | None = None
         self.clock_offset_s: float | None = None
-        self.hello: Hello | None = None
         self.servers: dict[str, Server] = {}
         self.scanned: set[str] = set()
         self.dirty = True
@@ -118,8 +118,6 @@ class Watch:
                     if history is None:
                         history = entry.histories[sample.index] = GpuHistory()
                     history.add(frame.t, sample)
-        elif isinstance(frame, Hello):
-            entry.hello = frame
         elif isinstance(frame, Server):
             if frame.gone:
                 entry.servers.pop(frame.name, None)
@@ -153,7 +151,20 @@ class Watch:
                 entry.report = entry.evidence.report(self._judged_at(entry, now))
                 entry.reported_at = now
                 entry.dirty = False
+                self._keep_metrics(entry)
             return entry.report
+
+    def _keep_metrics(self, entry: _Host) -> None:
+        """Add the servers' newest numbers to their series, each reading once."""
+        if not self._keep_history or entry.report is None:
+            return
+        for server in entry.report.servers:
+            numbers = server.metrics
+            t = None if numbers is None else numbers.t or entry.last_t
+            if numbers is None or t is None or entry.metrics_t.get(server.name) == t:
+                continue
+            entry.metrics_t[server.name] = t
+            entry.server_histories.setdefault(server.name, ServerHistory()).add(t, numbers)
 
     def _judged_at(self, entry: _Host, now: float) -> float | None:
         if not self.live or entry.clock_offset_s is None or entry.link.phase is LinkPhase.FINISHED:
@@ -164,9 +175,9 @@ class Watch:
         with self._lock:
             return self._hosts[host].histories.get(gpu)
 
-    def gpus_with_history(self, host: str) -> list[int]:
+    def server_history(self, host: str, server: str) -> ServerHistory | None:
         with self._lock:
-            return sorted(self._hosts[host].histories)
+            return self._hosts[host].server_histories.get(server)
 
     def recent_events(self, host: str) -> list[LogEvent]:
         """Events that came in while watching, oldest first."""
@@ -186,9 +197,12 @@ class Watch:
         with self._lock:
             return dict(self._hosts[host].statuses)
 
-    def hello(self, host: str) -> Hello | None:
+    def host_now(self, host: str) -> float | None:
+        """The present time on the host's own clock, seconds; its newest frame in a replay."""
         with self._lock:
-            return self._hosts[host].hello
+            entry = self._hosts[host]
+            judged_at = self._judged_at(entry, self._clock())
+            return entry.last_t if judged_at is None else judged_at
 
     def last_t(self, host: str) -> float | None:
         with self._lock:
