@@ -75,7 +75,7 @@ def run_every(session: Session, output: Output, every_s: float, *, check: bool) 
             if all(watch.is_finished(name) for name in names):
                 return worst
             due = max(due + every_s, time.monotonic())
-            watch.wait(lambda: time.monotonic() >= due, max(0.0, due - time.monotonic()))
+            time.sleep(max(0.0, due - time.monotonic()))
 
 
 def run_record(session: Session, duration_s: float | None, say: Callable[[str], None]) -> ExitCode:
