@@ -349,6 +349,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False)
 class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One reading of one GPU.
 
+    `pcie_rx_mib_s`/`pcie_tx_mib_s` are the driver's own counters where GPM gives none (pasted dmon).
     `clock_event_reasons` is NVML's bit mask. `processes` is None when this sample did not list them
     (they are read more seldom), `processes_why` says why a list can never be had. `error` is set
     (`gpu_lost`, `stuck`, ...) when the GPU could not be read at all.
@@ -369,6 +370,8 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpm: Gpm | None = None
     pcie_gen: int | None = None
     pcie_width: int | None = None
+    pcie_rx_mib_s: float | None = None
+    pcie_tx_mib_s: float | None = None
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
     energy_j: float | None = None

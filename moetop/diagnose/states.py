@@ -1,0 +1,367 @@
+"""The state of one GPU over a window, from figures alone. Two tables and how they are read.
+
+A step is a conjunction of comparisons; the first step that holds is the state. A figure that is
+absent leaves a comparison open: all states still possible are followed, and only when they agree is
+one said. Thus an absent value can take a verdict away but never make one.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from moetop.diagnose import thresholds as th
+from moetop.diagnose import words
+from moetop.diagnose.limits import WORDS, limits_of
+from moetop.diagnose.window import Figures, figures_of
+from moetop.model import Confidence, GpuInfo, GpuReport, GpuSample, GpuState
+
+
+class GpuContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What besides its own samples bears on a GPU's state.
+
+    `running` is the number of running requests of the server on it, where known; `previous` is what
+    was decided from the samples before, for steadiness; `silent_s` is how long nothing was heard.
+    """
+
+    running: float | None = None
+    previous: Decision | None = None
+    silent_s: float | None = None
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """A state with how it is known. `open_states` are those the absent figures leave possible."""
+
+    state: GpuState
+    confidence: Confidence
+    open_states: tuple[GpuState, ...] = ()
+    why: str = ""
+
+
+class Test(msgspec.Struct, frozen=True):
+    """One comparison of a figure with its cut. `absent` is the answer when the figure is not there."""
+
+    figure: str
+    op: str
+    cut: float
+    absent: bool | None = None
+
+
+Step = tuple[GpuState, tuple[Test, ...]]
+
+_OPS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+MEASURED: tuple[Step, ...] = (
+    (GpuState.IDLE, (Test("util_gpu_pct", "<", th.IDLE_UTIL_PCT),)),
+    (
+        GpuState.TRANSFER_BOUND,
+        (Test("sm_pct", "<", th.TRANSFER_SM_PCT), Test("pcie_mib_s", ">", th.TRANSFER_PCIE_MIB_S)),
+    ),
+    (GpuState.HOST_BOUND, (Test("util_gpu_pct", "<", th.HOST_BOUND_UTIL_PCT),)),
+    (GpuState.MEMORY_BOUND, (Test("dram_pct", ">=", th.MEMORY_DRAM_PCT),)),
+    (GpuState.TENSOR_BUSY, (Test("tensor_pct", ">=", th.TENSOR_BUSY_PCT),)),
+    (GpuState.SM_UNDERUSED, (Test("sm_pct", "<", th.SM_UNDERUSED_PCT),)),
+    (
+        GpuState.VECTOR_BOUND,
+        (Test("tensor_pct", "<", th.VECTOR_TENSOR_PCT), Test("vector_pct", ">", th.VECTOR_FP_PCT)),
+    ),
+    (
+        GpuState.TENSOR_STARVED,
+        (Test("tensor_pct", "<", th.STARVED_TENSOR_PCT), Test("dram_pct", "<", th.STARVED_DRAM_PCT)),
+    ),
+    (GpuState.BALANCED, ()),
+)
+"""With GPM. Every cut is calibrated on the H200 recordings (thresholds.py)."""
+
+INFERRED: tuple[Step, ...] = (
+    (
+        GpuState.IDLE,
+        (Test("util_gpu_pct", "<", th.IDLE_UTIL_PCT), Test("power_pct", "<", th.IDLE_POWER_MAX_PCT, absent=True)),
+    ),
+    (
+        GpuState.HOST_BOUND,
+        (Test("util_gpu_pct", ">=", th.IDLE_UTIL_PCT), Test("util_gpu_pct", "<", th.HOST_BOUND_UTIL_PCT)),
+    ),
+    (
+        GpuState.MEMORY_BOUND,
+        (
+            Test("util_gpu_pct", ">=", th.HOST_BOUND_UTIL_PCT),
+            Test("util_mem_pct", ">=", th.INFERRED_MEMORY_UTIL_PCT),
+        ),
+    ),
+    (
+        GpuState.TENSOR_STARVED,
+        (
+            Test("util_gpu_pct", ">=", th.SIGNATURE_UTIL_PCT),
+            Test("power_pct", ">=", th.SIGNATURE_POWER_MIN_PCT),
+            Test("power_pct", "<=", th.SIGNATURE_POWER_MAX_PCT),
+            Test("util_mem_pct", ">=", th.SIGNATURE_MEMORY_UTIL_MIN_PCT),
+            Test("util_mem_pct", "<=", th.SIGNATURE_MEMORY_UTIL_MAX_PCT),
+            Test("clock_pct", ">=", th.SIGNATURE_CLOCK_PCT, absent=True),
+        ),
+    ),
+    (GpuState.UNKNOWN, ()),
+)
+"""Without GPM. Power alone decides little: an untuned kernel can draw 99 % of the limit, and ranks
+waiting for each other can draw 55-67 %."""
+
+
+def decide(figures: Figures, context: GpuContext) -> Decision:
+    """The state for these medians, kept from before while a figure lies only just beyond its cut."""
+    decision = _decide(figures, context)
+    previous = context.previous
+    if previous is None or previous.state is decision.state or GpuState.UNKNOWN in (previous.state, decision.state):
+        return decision
+    if previous.confidence is not decision.confidence:
+        return decision
+    for figure, margin in th.HYSTERESIS.items():
+        value = getattr(figures, figure)
+        if value is None:
+            continue
+        for shifted in (value - margin, value + margin):
+            near = msgspec.structs.replace(figures, **{figure: shifted})
+            if _decide(near, context).state is previous.state:
+                return previous
+    return decision
+
+
+def _decide(figures: Figures, context: GpuContext) -> Decision:
+    if figures.n == 0:
+        return Decision(GpuState.UNKNOWN, Confidence.INFERRED, why=_silence(context))
+    measured = has_gpm(figures)
+    if measured:
+        figures = _bound_util(figures)
+        if _contradicts(figures):
+            why = "utilization and SM activity contradict each other"
+            return Decision(GpuState.UNKNOWN, Confidence.INFERRED, why=why)
+        possible = _possible(MEASURED, figures)
+        if len(possible) == 1:
+            return Decision(possible[0], Confidence.MEASURED)
+    else:
+        possible = ()
+    guess = _infer(figures, context)
+    if measured and guess.state is not GpuState.UNKNOWN and guess.state not in possible:
+        guess = Decision(GpuState.UNKNOWN, Confidence.INFERRED)
+    if guess.state is GpuState.UNKNOWN and measured:
+        return msgspec.structs.replace(guess, open_states=possible)
+    return guess
+
+
+def _infer(figures: Figures, context: GpuContext) -> Decision:
+    possible = _possible(INFERRED, figures)
+    if len(possible) != 1 or possible[0] is GpuState.UNKNOWN:
+        why = "utilization is not available" if figures.util_gpu_pct is None else ""
+        return Decision(GpuState.UNKNOWN, Confidence.INFERRED, why=why)
+    state = possible[0]
+    if state is GpuState.TENSOR_STARVED:
+        void = signature_void(figures, context.running)
+        if void:
+            return Decision(GpuState.UNKNOWN, Confidence.INFERRED, why=void)
+    return Decision(state, Confidence.INFERRED)
+
+
+def signature_void(figures: Figures, running: float | None) -> str:
+    """Why figures that look like starvation must not be called so; empty when nothing speaks against."""
+    if figures.reasons is None and figures.clock_pct is None:
+        return "neither clock-event reasons nor the maximum clock are known, so a cap cannot be ruled out"
+    if figures.reasons:
+        return f"a limit is in force ({', '.join(WORDS[r] for r in figures.reasons)})"
+    if running is not None and running <= th.SIGNATURE_RUNNING_MAX_IDLE:
+        return f"{words.plural(round(running), 'request')} running: low power is expected"
+    return ""
+
+
+def has_gpm(figures: Figures) -> bool:
+    """Whether enough GPM pairs, with at least one deciding value, lie in the window."""
+    if figures.n_gpm == 0 or figures.n_gpm < th.GPM_SHARE_MIN * figures.n:
+        return False
+    return not (figures.sm_pct is None and figures.tensor_pct is None and figures.dram_pct is None)
+
+
+def _bound_util(figures: Figures) -> Figures:
+    """Where utilization is absent (MIG), SM activity bounds it: an SM is active only in a busy GPU."""
+    if figures.util_gpu_pct is not None or figures.sm_pct is None:
+        return figures
+    if figures.sm_pct >= th.HOST_BOUND_UTIL_PCT:
+        return msgspec.structs.replace(figures, util_gpu_pct=figures.sm_pct)
+    quiet = figures.pcie_mib_s is not None and figures.pcie_mib_s <= th.TRANSFER_PCIE_MIB_S
+    if figures.sm_pct < th.IDLE_SM_PCT and quiet:
+        return msgspec.structs.replace(figures, util_gpu_pct=0.0)
+    return figures
+
+
+def _contradicts(figures: Figures) -> bool:
+    util, sm = figures.util_gpu_pct, figures.sm_pct
+    return util is not None and sm is not None and util < th.IDLE_UTIL_PCT and sm >= th.CONTRADICTION_SM_PCT
+
+
+def _holds(tests: tuple[Test, ...], figures: Figures) -> bool | None:
+    unknown = False
+    for test in tests:
+        value = getattr(figures, test.figure)
+        answer = test.absent if value is None else _OPS[test.op](value, test.cut)
+        if answer is False:
+            return False
+        unknown = unknown or answer is None
+    return None if unknown else True
+
+
+def _possible(chain: tuple[Step, ...], figures: Figures) -> tuple[GpuState, ...]:
+    """States the chain can end in, given that absent figures may be anything."""
+    states: list[GpuState] = []
+    for state, tests in chain:
+        answer = _holds(tests, figures)
+        if answer is not False:
+            states.append(state)
+        if answer is True:
+            break
+    return tuple(dict.fromkeys(states))
+
+
+# ── the report of one GPU ────────────────────────────────────────────────────────────────────────
+
+
+def judge_gpu(info: GpuInfo, samples: Sequence[GpuSample], context: GpuContext) -> GpuReport:
+    """Medians, state, limits and evidence of one GPU over `samples` (oldest first)."""
+    figures = figures_of(info, samples)
+    newest = samples[-1] if samples else None
+    if newest is not None and newest.error is not None:
+        decision = Decision(GpuState.UNKNOWN, Confidence.INFERRED, why=f"the GPU cannot be read: {newest.error}")
+    else:
+        decision = decide(figures, context)
+    return report_gpu(info, newest, figures, decision, context)
+
+
+def report_gpu(
+    info: GpuInfo, newest: GpuSample | None, figures: Figures, decision: Decision, context: GpuContext
+) -> GpuReport:
+    """Put what is known of one GPU together. `newest` is the last sample that counts."""
+    sample = newest or GpuSample(index=info.index)
+    total = figures.memory_total_mib if figures.memory_total_mib is not None else info.memory_total_mib
+    absent = {**info.absent, **sample.absent}
+    if sample.processes is None and sample.processes_why:
+        absent["processes"] = sample.processes_why
+    return GpuReport(
+        index=info.index,
+        uuid=info.uuid,
+        pci_bus_id=info.pci_bus_id,
+        name=info.name,
+        state=decision.state,
+        confidence=decision.confidence,
+        evidence=evidence_of(info, figures, decision, context),
+        limits=() if sample.error else limits_of(info, figures),
+        util_gpu_pct=figures.util_gpu_pct,
+        util_mem_pct=figures.util_mem_pct,
+        power_w=figures.power_w,
+        power_limit_w=figures.power_limit_w,
+        power_limit_default_w=info.power_limit_default_w,
+        power_pct=figures.power_pct,
+        temp_c=figures.temp_c,
+        memory_temp_c=figures.memory_temp_c,
+        memory_used_mib=figures.memory_used_mib,
+        memory_total_mib=total,
+        sm_clock_mhz=figures.sm_clock_mhz,
+        sm_clock_max_mhz=info.sm_clock_max_mhz,
+        mem_clock_mhz=figures.mem_clock_mhz,
+        gpm=figures.gpm,
+        pcie_gen=sample.pcie_gen,
+        pcie_width=sample.pcie_width,
+        pcie_gen_max=info.pcie_gen_max,
+        pcie_width_max=info.pcie_width_max,
+        ecc_uncorrected=sample.ecc_uncorrected,
+        mig=info.mig,
+        processes=sample.processes,
+        absent=absent,
+        error=sample.error or info.error,
+    )
+
+
+_FIGURE_WORDS: tuple[tuple[str, str, str], ...] = (
+    ("util_gpu_pct", "{} busy", "%"),
+    ("sm_pct", "SMs {} active", "%"),
+    ("tensor_pct", "tensor pipe {}", "%"),
+    ("dram_pct", "DRAM {}", "%"),
+    ("vector_pct", "fp pipes {}", "%"),
+    ("util_mem_pct", "memory utilization {}", "%"),
+    ("power_pct", "{} of the power limit", "%"),
+    ("clock_pct", "SM clock {} of its maximum", "%"),
+    ("pcie_mib_s", "PCIe {}", "MiB/s"),
+)
+_NAMES = {
+    "util_gpu_pct": "utilization",
+    "sm_pct": "SM activity",
+    "tensor_pct": "tensor activity",
+    "dram_pct": "DRAM activity",
+    "vector_pct": "fp activity",
+    "util_mem_pct": "memory utilization",
+    "power_pct": "power",
+    "clock_pct": "clock",
+    "pcie_mib_s": "PCIe MiB/s",
+}
+
+STATE_WORDS: dict[GpuState, str] = {
+    GpuState.IDLE: "nothing runs",
+    GpuState.HOST_BOUND: "the GPU waits for the host between kernels",
+    GpuState.TRANSFER_BOUND: "busy with copies over the link, not with kernels",
+    GpuState.SM_UNDERUSED: "a kernel is resident but most SMs do nothing: waiting on a peer, or too few blocks",
+    GpuState.TENSOR_STARVED: "SMs busy while tensor pipe and memory are both far from busy",
+    GpuState.VECTOR_BOUND: "SMs busy in arithmetic that does not use tensor cores",
+    GpuState.MEMORY_BOUND: "memory is near its limit: normal for decode at small batch",
+    GpuState.BALANCED: "SMs busy, tensor pipe and memory share the work, neither near its limit",
+    GpuState.TENSOR_BUSY: "the tensor pipe does the work",
+    GpuState.UNKNOWN: "the figures do not decide",
+}
+
+
+def evidence_of(info: GpuInfo, figures: Figures, decision: Decision, context: GpuContext) -> tuple[str, ...]:
+    """The chain for one GPU: seen, compared, ruled out, not known."""
+    if figures.n == 0:
+        return (words.NOT_KNOWN + (decision.why or _silence(context)),)
+    seen = [
+        text.format(f"{words.number(value)} {unit}")
+        for name, text, unit in _FIGURE_WORDS
+        if (value := getattr(figures, name)) is not None
+    ]
+    over = f" (median of {words.plural(figures.n, 'sample')})" if figures.n > 1 else " (one sample)"
+    lines = [words.SEEN + (", ".join(seen) or "no figure could be read") + over]
+    chain = MEASURED if decision.confidence is Confidence.MEASURED else INFERRED
+    ruled: list[str] = []
+    for state, tests in chain:
+        if state is decision.state:
+            if tests:
+                cuts = ", ".join(f"{_NAMES[t.figure]} {t.op} {words.number(t.cut)}" for t in tests)
+                lines.append(f"{words.COMPARED}{state}: {cuts} ({STATE_WORDS[state]})")
+            break
+        failed = next((t for t in tests if _holds((t,), figures) is False), None)
+        if failed is not None:
+            value = words.number(getattr(figures, failed.figure))
+            ruled.append(f"{state} ({_NAMES[failed.figure]} {value}, not {failed.op} {words.number(failed.cut)})")
+    if ruled and decision.state is not GpuState.UNKNOWN:
+        lines.append(words.RULED_OUT + "; ".join(ruled))
+    lines.extend(_not_known(info, figures, decision))
+    return tuple(lines)
+
+
+def _not_known(info: GpuInfo, figures: Figures, decision: Decision) -> list[str]:
+    lines: list[str] = []
+    if decision.why:
+        lines.append(words.NOT_KNOWN + decision.why)
+    elif decision.open_states:
+        lines.append(f"{words.NOT_KNOWN}absent figures leave open: {', '.join(decision.open_states)}")
+    if decision.confidence is not Confidence.MEASURED:
+        reason = "GPM is not supported here" if info.gpm is False else "no GPM values in the window"
+        lines.append(f"{words.NOT_KNOWN}tensor, SM and DRAM activity ({reason})")
+    return lines
+
+
+def _silence(context: GpuContext) -> str:
+    if context.silent_s is None:
+        return "no sample yet"
+    return f"no sample for {words.number(context.silent_s)} s"

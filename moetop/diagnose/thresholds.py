@@ -1,0 +1,202 @@
+"""Every cut-off of the diagnosis with its unit and its source; no logic here.
+
+Sources: H200 = measured on one H200 (driver 580.159.04) with the recording named, kept under
+tests/data/recordings; NVML = NVIDIA's documentation; report = a public report; judgement = ours.
+"""
+
+from __future__ import annotations
+
+# ── states: measured (GPM) ───────────────────────────────────────────────────────────────────────
+
+IDLE_UTIL_PCT = 5.0
+"""Below: idle. H200 idle_ctx reads 0; judgement leaves room for a display or a monitor."""
+
+IDLE_SM_PCT = 0.1
+"""Where utilization is absent (MIG), SM activity below this is idle. H200: idle_ctx 0.0, spin_1block 0.76."""
+
+TRANSFER_SM_PCT = 5.0
+"""Below, with the link busy: copies, no kernels. H200: pcie_upload 0.0, launch_bound 2.2 (link quiet)."""
+
+TRANSFER_PCIE_MIB_S = 8000.0
+"""Above, with idle SMs: transfer bound. H200: pcie_upload 56,530; launch_bound 235. About a gen3 x16 link."""
+
+HOST_BOUND_UTIL_PCT = 80.0
+"""Below: gaps between kernels. H200: host_bound 39, launch_bound 30; every busy recording reads 93-100."""
+
+MEMORY_DRAM_PCT = 75.0
+"""At or above: memory bound. H200: decode_gemv 83, copy 88, moe_decode_tuned 92; moe_tuned only 69.
+The cut holds between 69 and 81."""
+
+TENSOR_BUSY_PCT = 50.0
+"""At or above: the tensor pipe does the work. H200: moe_tuned 57, dense_gemm 93; comm_mix 34."""
+
+SM_UNDERUSED_PCT = 60.0
+"""Below: most SMs wait. H200: spin 0.8, few_ctas 12, comm_mix 44; decode_gemv 84, dense_gemm 96."""
+
+VECTOR_TENSOR_PCT = 2.0
+"""Below, with the fp pipes busy: vector work. H200: fp32_alu 0.5; moe_untuned 9."""
+
+VECTOR_FP_PCT = 20.0
+"""Above: an fp pipe is busy. H200: fp32_alu 36-38; MoE kernels 0."""
+
+STARVED_TENSOR_PCT = 20.0
+"""Below: the tensor pipe starves. H200: moe_untuned 9; moe_tuned 57."""
+
+STARVED_DRAM_PCT = 60.0
+"""Below: DRAM is no excuse for a starved tensor pipe. H200: moe_untuned 29; memory-bound work 81-92."""
+
+CONTRADICTION_SM_PCT = 20.0
+"""SM activity at or above this beside utilization under IDLE_UTIL_PCT is a contradiction (judgement;
+WSL drivers are reported to leave utilization at 0)."""
+
+GPM_SHARE_MIN = 0.25
+"""Least share of the window's samples that must carry GPM for it to decide (judgement)."""
+
+# ── states: inferred (no GPM) ────────────────────────────────────────────────────────────────────
+
+IDLE_POWER_MAX_PCT = 60.0
+"""Utilization 0 beside at least this share of the power limit is not called idle (judgement;
+H200 idle_ctx draws 18 %)."""
+
+INFERRED_MEMORY_UTIL_PCT = 95.0
+"""At or above: memory bound. H200: copy, decode_gemv, moe_decode_tuned read 100; moe_tuned 86-89."""
+
+SIGNATURE_UTIL_PCT = 95.0
+"""Signature: at least so busy. H200: moe_untuned 100; public reports of untuned MoE servers 100."""
+
+SIGNATURE_POWER_MIN_PCT = 25.0
+"""Signature: at least this share of the enforced limit. H200: spinning draws 19; reports of starving servers 45-56."""
+
+SIGNATURE_POWER_MAX_PCT = 75.0
+"""Signature: at most this share. H200: decode_gemv 79-81 %, fp32_alu 92 %."""
+
+SIGNATURE_MEMORY_UTIL_MIN_PCT = 20.0
+"""Signature: memory utilization at least this. H200: comm_mix 12, few_ctas 17; reports of starving servers 22-31."""
+
+SIGNATURE_MEMORY_UTIL_MAX_PCT = 65.0
+"""Signature: memory utilization at most this. H200: moe_tuned 86-89; RTX 3090 decode 88 (report)."""
+
+SIGNATURE_CLOCK_PCT = 75.0
+"""Signature: SM clock at least this share of the maximum. Judgement: an RTX PRO 6000 runs full load at
+2,430 of the 3,090 MHz that NVML names."""
+
+SIGNATURE_RUNNING_MAX_IDLE = 1.0
+"""Signature: void at so few running requests: low power is then expected (report: 34 tok/s at one request)."""
+
+# ── steadiness ───────────────────────────────────────────────────────────────────────────────────
+
+HYSTERESIS: dict[str, float] = {
+    "util_gpu_pct": 3.0,
+    "util_mem_pct": 3.0,
+    "power_pct": 3.0,
+    "clock_pct": 3.0,
+    "sm_pct": 3.0,
+    "tensor_pct": 2.0,
+    "dram_pct": 3.0,
+    "vector_pct": 3.0,
+    "pcie_mib_s": 800.0,
+}
+"""A state is kept while one figure lies no further than this beyond its cut (judgement: medians of the
+recordings move by less than 2 points)."""
+
+STALE_INTERVALS = 3.0
+"""A GPU's newest sample counts for so many sampling intervals, then its state is unknown (judgement)."""
+
+STALE_MIN_S = 5.0
+"""... but at least so long (judgement: a slow link may hold a frame back)."""
+
+STALE_FIRST_S = 10.0
+"""How long the first sample counts while the interval is not known (the slowest rate is one in 5 s)."""
+
+METRICS_STALE_S = 120.0
+"""A request counter older than this says nothing about now (judgement; engines print every 10 s)."""
+
+# ── limits ───────────────────────────────────────────────────────────────────────────────────────
+
+REASON_SHARE = 0.5
+"""A clock-event reason counts when set in at least this share of the samples (judgement)."""
+
+LIMIT_UNDER_DEFAULT_PCT = 99.0
+"""Enforced limit below this share of the default is set low (rounding; report: 315 of 350 W)."""
+
+CLOCK_LOW_PCT = 50.0
+"""SM clock below this share of its maximum at load, without a reason: unexplained. Report: GB10 at 21 %
+while wedged, 80 % when well; H200 dense_gemm runs 74 % under its power cap (a reason)."""
+
+CAP_ELSEWHERE_PCT = 80.0
+"""Power-cap reason while the draw is under this share of the limit: another budget binds (report: A100 at 60 %)."""
+
+AT_LIMIT_PCT = 97.0
+"""Draw at or above this share of the limit is called at the limit (H200 at its cap: 98.6-99.4)."""
+
+# ── patterns over GPUs ───────────────────────────────────────────────────────────────────────────
+
+SPIN_UTIL_PCT = 95.0
+"""At least so busy to be called spinning. H200 spin_1block: 100."""
+
+SPIN_MEMORY_UTIL_PCT = 0.5
+"""At most this memory utilization. H200 spin_1block: 0; pcie_upload 2."""
+
+SPIN_POWER_PCT = 25.0
+"""At most this share of the limit is near idle. H200: idle 18, spin 19; reports 15-20."""
+
+SPIN_SM_PCT = 10.0
+"""GPM: SM activity at or above this is not spinning (H200: spin 0.8, few_ctas 12)."""
+
+SPIN_DRAM_PCT = 2.0
+"""GPM: DRAM activity at or above this is not spinning (H200: spin 0.0, few_ctas 12)."""
+
+GHOST_MEMORY_MIB = 1024.0
+"""Used memory below this holds no model (report: 4 MiB on a GPU with a stuck counter; a context takes 500)."""
+
+WORKING_POWER_PCT = 40.0
+"""A peer at or above this share of its limit is really working (judgement; spinning draws 19)."""
+
+EQUAL_MEMORY_PCT = 15.0
+"""Ranks of one server use memory within this of each other (judgement; reports show under 2 %)."""
+
+STRAGGLER_MIN_GPUS = 3
+"""Fewer equals cannot show which one differs."""
+
+STRAGGLER_POWER_PCT = 20.0
+"""One rank draws at least this much less than the median of its equals (report: 30 % on one of four GB10)."""
+
+STRAGGLER_SPREAD_PCT = 10.0
+"""... while the others lie within this of each other (report: 3 %)."""
+
+STRAGGLER_CLOCK_PCT = 5.0
+"""... and its clock is within this of theirs: a lower clock has its own findings (report: 1 %)."""
+
+STRAGGLER_UTIL_PCT = 80.0
+"""... and all of them are at least so busy."""
+
+COMMS_LINK_PCT = 60.0
+"""Both directions at or above this share of what the PCIe link carries: near its limit (report: 72 % on
+a gen4 x8 link, and the driver's counters under-read bursts)."""
+
+COMMS_MEMORY_UTIL_PCT = 20.0
+"""Memory utilization below this beside a full link: memory idles (report: 8)."""
+
+COMMS_DRAM_PCT = 40.0
+"""GPM: DRAM activity below this beside a full link: memory idles (judgement)."""
+
+PCIE_LANE_MIB_S: dict[int, float] = {1: 238.0, 2: 477.0, 3: 939.0, 4: 1878.0, 5: 3756.0, 6: 7211.0}
+"""Raw data rate of a lane and direction by PCIe generation, MiB/s (PCI-SIG)."""
+
+PCIE_EFFICIENCY = 0.85
+"""Share of the raw rate that payload reaches (report: 13.4 of 15.75 GB/s on gen4 x8)."""
+
+# ── servers ──────────────────────────────────────────────────────────────────────────────────────
+
+KV_FULL_PCT = 90.0
+"""KV-cache use at or above this: full (engines start to preempt; judgement)."""
+
+HANG_WAIT_LINES = 3
+"""So many repeated wait lines without progress between them suggest a hang (judgement; one 60-second
+line during a start is normal)."""
+
+XID_FRESH_S = 86400.0
+"""A GPU fault older than this on a host that answers is history, not news (judgement)."""
+
+XID_APP_FRESH_S = 3600.0
+"""... and one that a program caused (Xid 13, 31, 43, 45) after this long (judgement)."""

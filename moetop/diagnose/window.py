@@ -1,0 +1,178 @@
+"""The sliding window of one GPU: samples in, medians out. It knows no state and no cut but staleness."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+
+import msgspec
+
+from moetop.diagnose import thresholds as th
+from moetop.diagnose.limits import bits_of
+from moetop.model import Gpm, GpuInfo, GpuSample, Limit
+
+MAX_SAMPLES = 4096
+"""Samples kept at most, whatever the window and the rate (six minutes at 10 a second)."""
+
+_SCALARS = (
+    "util_gpu_pct",
+    "util_mem_pct",
+    "power_w",
+    "power_limit_w",
+    "temp_c",
+    "memory_temp_c",
+    "memory_used_mib",
+    "memory_total_mib",
+    "sm_clock_mhz",
+    "mem_clock_mhz",
+    "pcie_rx_mib_s",
+    "pcie_tx_mib_s",
+)
+_GPM = Gpm.__struct_fields__
+_scalars_of = attrgetter(*_SCALARS)
+_gpm_of = attrgetter(*_GPM)
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """Medians over a window. The fields without a unit of their own model field are derived:
+    `power_pct` of the enforced limit, `clock_pct` of the maximum, `vector_pct` the busiest fp pipe,
+    `pcie_mib_s` the busier direction. `reasons` is None where the driver gave no mask.
+    """
+
+    n: int = 0
+    n_gpm: int = 0
+    util_gpu_pct: float | None = None
+    util_mem_pct: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temp_c: float | None = None
+    memory_temp_c: float | None = None
+    memory_used_mib: float | None = None
+    memory_total_mib: float | None = None
+    sm_clock_mhz: float | None = None
+    mem_clock_mhz: float | None = None
+    pcie_rx_mib_s: float | None = None
+    pcie_tx_mib_s: float | None = None
+    power_pct: float | None = None
+    clock_pct: float | None = None
+    reasons: tuple[Limit, ...] | None = None
+    gpm: Gpm | None = None
+    sm_pct: float | None = None
+    tensor_pct: float | None = None
+    dram_pct: float | None = None
+    vector_pct: float | None = None
+    pcie_mib_s: float | None = None
+
+
+def median(column: Iterable[float | None]) -> float | None:
+    """Median of the values that are there; absent, negative and non-finite ones do not count."""
+    values = [v for v in column if v is not None and 0.0 <= v < math.inf]
+    if not values:
+        return None
+    values.sort()
+    middle = len(values) // 2
+    if len(values) % 2:
+        return float(values[middle])
+    return values[middle - 1] / 2 + values[middle] / 2
+
+
+def share(part: float | None, whole: float | None) -> float | None:
+    """`part` in percent of `whole`, or None where that makes no sense."""
+    if part is None or whole is None or whole <= 0:
+        return None
+    ratio = part / whole * 100
+    return ratio if math.isfinite(ratio) else None
+
+
+def greatest(*values: float | None) -> float | None:
+    """The greatest of the values that are there."""
+    there = [v for v in values if v is not None]
+    return max(there) if there else None
+
+
+def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
+    """Medians of `samples`, absent where no sample has the value."""
+    if not samples:
+        return Figures()
+    if len(samples) == 1:
+        medians = [median((v,)) for v in _scalars_of(samples[0])]
+    else:
+        medians = [median(column) for column in zip(*map(_scalars_of, samples), strict=True)]
+    named = dict(zip(_SCALARS, medians, strict=True))
+    masks = [s.clock_event_reasons for s in samples if s.clock_event_reasons is not None]
+    gpms = [s.gpm for s in samples if s.gpm is not None]
+    gpm = _gpm_median(gpms) if gpms else None
+    rx, tx = named.pop("pcie_rx_mib_s"), named.pop("pcie_tx_mib_s")
+    if gpm is not None:
+        rx = gpm.pcie_rx_mib_s if gpm.pcie_rx_mib_s is not None else rx
+        tx = gpm.pcie_tx_mib_s if gpm.pcie_tx_mib_s is not None else tx
+    return Figures(
+        n=len(samples),
+        n_gpm=len(gpms),
+        pcie_rx_mib_s=rx,
+        pcie_tx_mib_s=tx,
+        power_pct=share(named["power_w"], named["power_limit_w"]),
+        clock_pct=share(named["sm_clock_mhz"], info.sm_clock_max_mhz),
+        reasons=bits_of(masks) if masks else None,
+        gpm=gpm,
+        sm_pct=gpm.sm_active_pct if gpm else None,
+        tensor_pct=gpm.tensor_pct if gpm else None,
+        dram_pct=gpm.dram_pct if gpm else None,
+        vector_pct=greatest(gpm.fp16_pct, gpm.fp32_pct, gpm.fp64_pct) if gpm else None,
+        pcie_mib_s=greatest(rx, tx),
+        **named,
+    )
+
+
+def _gpm_median(gpms: list[Gpm]) -> Gpm | None:
+    if len(gpms) == 1:
+        values = [median((v,)) for v in _gpm_of(gpms[0])]
+    else:
+        values = [median(column) for column in zip(*map(_gpm_of, gpms), strict=True)]
+    if all(v is None for v in values):
+        return None
+    return Gpm(**dict(zip(_GPM, values, strict=True)))
+
+
+class GpuWindow:
+    """The samples of one GPU that may still count. Times are seconds of the frames' own clock."""
+
+    def __init__(self, window_s: float) -> None:
+        self.window_s = window_s
+        self._samples: deque[tuple[float, GpuSample]] = deque(maxlen=MAX_SAMPLES)
+        self._gaps: deque[float] = deque(maxlen=7)
+
+    def add(self, t: float, sample: GpuSample) -> None:
+        """Take a sample; one from before the newest means the clock was set back: start over."""
+        if self._samples:
+            gap = t - self._samples[-1][0]
+            if gap < 0:
+                self._samples.clear()
+                self._gaps.clear()
+            else:
+                self._gaps.append(gap)
+        self._samples.append((t, sample))
+        oldest = t - self.window_s
+        while len(self._samples) > 1 and self._samples[0][0] <= oldest:
+            self._samples.popleft()
+
+    def newest(self) -> tuple[float, GpuSample] | None:
+        return self._samples[-1] if self._samples else None
+
+    def stale_after_s(self) -> float:
+        """Age from which the newest sample says nothing about now."""
+        if not self._gaps:
+            return max(th.STALE_FIRST_S, self.window_s)
+        gap = sorted(self._gaps)[len(self._gaps) // 2]
+        return max(th.STALE_MIN_S, th.STALE_INTERVALS * gap)
+
+    def at(self, now: float) -> list[GpuSample]:
+        """Samples that count at `now`: those of the window, the newest alone where the rate is lower
+        than the window, none when the GPU has gone silent."""
+        if not self._samples or now - self._samples[-1][0] > self.stale_after_s():
+            return []
+        oldest = now - self.window_s
+        inside = [sample for t, sample in self._samples if t > oldest]
+        return inside or [self._samples[-1][1]]

@@ -1,0 +1,1 @@
+"""Pasted text (nvidia-smi, dmon, tables, Prometheus) -> frames -> one host named `offline`. Pure."""
