@@ -1,0 +1,406 @@
+"""One supervisor thread a host: open, decode, back off, reconnect. Judges nothing, shows nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from moetop.errors import LinkError, MoetopError
+from moetop.model import AnyFrame, Gpus, Hello, Link, LinkPhase, Log, Status
+from moetop.recording import Malformed, Unknown, clean
+from moetop.transport.base import Channel, ProbeOptions, Transport
+
+BACKOFF_FIRST_S = 1.0
+BACKOFF_LAST_S = 60.0
+HEALTHY_S = 30.0
+"""A session that lived this long starts the back-off anew."""
+
+SILENT_INTERVALS = 3
+SILENT_MIN_S = 3.0
+"""No line for three intervals, three seconds at least: the link is dead (OpenSSH's ServerAliveCountMax)."""
+
+FIRST_FRAME_S = 30.0
+"""How long the first frame may take: NVML without persistence mode needs seconds for each GPU."""
+
+TICK_S = 0.25
+MALFORMED_WINDOW_S = 30.0
+MALFORMED_MANY = 20
+"""So many lines that are no frames within the window, and the host is degraded."""
+
+STOP_JOIN_S = 1.8
+MAX_RESUME_SOURCES = 256
+
+_PING = b'{"cmd": "ping"}'
+_log = logging.getLogger(__name__)
+
+
+class Sink(Protocol):
+    """Takes what the supervisors hear; called from their threads, must return quickly."""
+
+    def frame(self, host: str, frame: AnyFrame, raw: bytes) -> None:
+        """One frame of `host`, and its line as it may be recorded."""
+
+    def link(self, host: str, link: Link) -> None:
+        """The connection to `host` changed."""
+
+
+class _Session:
+    """One open channel as the shared timer sees it."""
+
+    def __init__(self, channel: Channel, interval_s: float, finite: bool) -> None:
+        self.channel = channel
+        self.set_interval(interval_s)
+        self.watched = not finite
+        self.lines = 0
+        self.silent = False
+        self._waiting_since: float | None = time.monotonic()
+        self._next_ping = time.monotonic()
+
+    def set_interval(self, interval_s: float) -> None:
+        """Seconds between samples, and with them the silence that is too long."""
+        self.interval_s = interval_s
+        self.silent_s = max(SILENT_MIN_S, SILENT_INTERVALS * interval_s)
+
+    def waiting(self, is_waiting: bool) -> None:
+        """Whether the supervisor waits for the host (True) or works on a line (False)."""
+        self._waiting_since = time.monotonic() if is_waiting else None
+
+    def forgive(self, seconds: float) -> None:
+        """This process itself stood still so long: that silence was not the host's."""
+        if self._waiting_since is not None:
+            self._waiting_since += seconds
+
+    def tick(self, now: float) -> None:
+        """Ping when due; close the channel when the host has been silent for too long."""
+        if not self.watched or self.silent:
+            return
+        since = self._waiting_since
+        allowed = self.silent_s if self.lines else max(FIRST_FRAME_S, self.silent_s)
+        if since is not None and now - since > allowed:
+            self.silent = True
+            self.channel.close()
+        elif now >= self._next_ping:
+            self._next_ping = now + max(1.0, self.interval_s)
+            try:
+                self.channel.send(_PING)
+            except LinkError as error:
+                _log.debug("ping not sent: %s", error)
+
+
+class Supervisor:
+    """Keeps one host's probe running and passes its frames on, until stopped."""
+
+    def __init__(self, transport: Transport, sink: Sink, options: ProbeOptions) -> None:
+        self.transport = transport
+        self.name = transport.name
+        self.session: _Session | None = None
+        self._sink = sink
+        self._options = options
+        self._stop = threading.Event()
+        self._again = threading.Event()
+        self._attempt = 0
+        self._link = Link()
+        self._resume: dict[str, dict[str, Any]] = {}
+        self._malformed: deque[float] = deque(maxlen=MALFORMED_MANY)
+        self._garbled = False
+        self._said_bye = False
+        self.thread = threading.Thread(target=self._run, name=f"moetop-{self.name}", daemon=True)
+
+    # ── from other threads ───────────────────────────────────────────────────────────────────────
+
+    def stop(self) -> None:
+        """Begin to end: no more is passed on. Returns at once."""
+        self._stop.set()
+        self._again.set()
+        self.transport.close()
+        session = self.session
+        if session is not None:
+            session.channel.close()
+
+    def retry(self) -> None:
+        """Do not wait for the next try, make it now."""
+        self._again.set()
+
+    def set_interval(self, interval_s: float) -> None:
+        """Sample so often from now on and after reconnects. Raises LinkError when the probe cannot be told."""
+        self._options = replace(self._options, interval_s=interval_s)
+        session = self.session
+        if session is not None:
+            session.set_interval(interval_s)
+            session.channel.send(json.dumps({"cmd": "interval", "interval_s": interval_s}).encode())
+
+    def send(self, line: bytes) -> None:
+        """Send a control line. Raises LinkError when no probe is running."""
+        session = self.session
+        if session is None:
+            raise LinkError(f"{self.name} is not connected", code="closed")
+        session.channel.send(line)
+
+    # ── the supervisor's own thread ──────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._say(LinkPhase.CONNECTING, carry=True)
+            begun = time.monotonic()
+            try:
+                finished = self._watch_once()
+            except MoetopError as error:
+                fault = error if isinstance(error, LinkError) else LinkError(str(error), error.advice, retry=False)
+            except Exception as error:  # a fault of ours must not end the watching of this host
+                _log.exception("supervisor of %s", self.name)
+                fault = LinkError(f"unexpected fault: {type(error).__name__}: {error}", code="fault")
+            else:
+                if self._stop.is_set():
+                    return
+                if finished:
+                    self._say(LinkPhase.FINISHED)
+                    return
+                fault = LinkError("the probe ended by itself", code="probe_ended")
+            if self._stop.is_set():
+                return
+            self._rest(fault, time.monotonic() - begun)
+
+    def _watch_once(self) -> bool:
+        """One session from opening to its end; whether all there is has been told."""
+        channel = self.transport.open(self._options.wire(self._resume))
+        session = _Session(channel, self._options.interval_s, self.transport.finite)
+        self._said_bye = False
+        self.session = session
+        try:
+            if self._stop.is_set():
+                return False
+            lines = iter(channel.lines())
+            while True:
+                session.waiting(True)
+                raw = next(lines, None)
+                session.waiting(False)
+                if raw is None or self._stop.is_set():
+                    break
+                session.lines += 1
+                self._take(raw)
+            if session.silent and not self._stop.is_set():
+                waited = session.silent_s if session.lines else max(FIRST_FRAME_S, session.silent_s)
+                raise LinkError(f"nothing heard for {waited:.0f} s", code="silent")
+            sampled = self._said_bye or session.lines > 0
+            return self.transport.finite or (self._options.once and sampled)
+        finally:
+            self.session = None
+            channel.close()
+
+    def _take(self, raw: bytes) -> None:
+        """One line of the host: decode it, note what matters to the link, pass it on."""
+        frame, line = clean(raw)
+        if isinstance(frame, Malformed):
+            self._note_malformed(frame)
+            return
+        if self._garbled and (not self._malformed or time.monotonic() - self._malformed[-1] > MALFORMED_WINDOW_S):
+            self._garbled = False
+            self._say(LinkPhase.WATCHING)
+        if isinstance(frame, Unknown):
+            return
+        self._note(frame)
+        self._sink.frame(self.name, frame, line)
+
+    def _note(self, frame: AnyFrame) -> None:
+        """What a frame says of the link and of where to go on reading."""
+        if isinstance(frame, Status):
+            self._said_bye |= frame.code == "bye"
+            self._remember(frame.source, frame.detail.get("resume"))
+            if frame.fatal:
+                self._say(LinkPhase.DEGRADED, LinkError(frame.message, code=frame.code))
+            elif self._link.phase is LinkPhase.CONNECTING:
+                self._say(LinkPhase.WATCHING)
+            return
+        if isinstance(frame, Log) and frame.offset is not None:
+            self._remember(frame.source, {"offset": frame.offset})
+        data = isinstance(frame, Gpus) and any(gpu.error is None for gpu in frame.gpus)
+        fatal = self._link.phase is LinkPhase.DEGRADED and not self._garbled
+        if (data and fatal) or (self._link.phase is LinkPhase.CONNECTING and isinstance(frame, (Gpus, Hello, Log))):
+            self._say(LinkPhase.WATCHING)
+
+    def _remember(self, source: str | None, place: object) -> None:
+        if source is None or not isinstance(place, dict):
+            return
+        if source in self._resume or len(self._resume) < MAX_RESUME_SOURCES:
+            self._resume.setdefault(source, {}).update(place)
+
+    def _note_malformed(self, what: Malformed) -> None:
+        """Many lines that are no frames make the host degraded, with the newest reason."""
+        now = time.monotonic()
+        self._malformed.append(now)
+        many = len(self._malformed) == MALFORMED_MANY and now - self._malformed[0] <= MALFORMED_WINDOW_S
+        if many and not self._garbled:
+            self._garbled = True
+            reason = f"the host sends lines that are no frames ({what.reason})"
+            self._say(LinkPhase.DEGRADED, LinkError(reason, "see what its login shell prints", code="garbage"))
+
+    def _rest(self, fault: LinkError, lived_s: float) -> None:
+        """Say what happened and wait for the next try."""
+        if lived_s >= HEALTHY_S:
+            self._attempt = 0
+        base = BACKOFF_LAST_S if not fault.retry else min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2.0**self._attempt)
+        delay = base * random.uniform(0.5, 1.0)
+        self._attempt = min(self._attempt + 1, 30)
+        phase = LinkPhase.DEGRADED if fault.code == "garbage" else LinkPhase.LOST
+        self._say(phase, fault, next_try_t=time.time() + delay)
+        self._garbled = False
+        self._malformed.clear()
+        self._again.wait(delay)
+        if not self._stop.is_set():
+            self._again.clear()
+
+    def _say(
+        self, phase: LinkPhase, fault: LinkError | None = None, *, next_try_t: float | None = None, carry: bool = False
+    ) -> None:
+        """Tell the sink about a new state; `carry` keeps the last reason while trying again."""
+        old = self._link
+        reason, advice, code = old.reason, old.advice, old.code
+        if fault is not None or not carry:
+            reason = str(fault) if fault is not None else None
+            advice = fault.advice if fault is not None else None
+            code = fault.code if fault is not None else None
+        down = (LinkPhase.LOST, LinkPhase.CONNECTING)
+        since = old.since_t if old.phase == phase or (phase in down and old.phase in down) else None
+        link = Link(
+            phase=phase,
+            since_t=since if since is not None else time.time(),
+            reason=reason,
+            advice=advice,
+            code=code,
+            next_try_t=next_try_t,
+            attempt=self._attempt,
+        )
+        if link != old and not self._stop.is_set():
+            self._link = link
+            self._sink.link(self.name, link)
+
+
+class Fleet:
+    """The supervisors of all hosts and the one timer that pings them and notices silence.
+
+    `options` hold for every host but those named in `per_host`.
+    """
+
+    def __init__(
+        self,
+        transports: Sequence[Transport],
+        sink: Sink,
+        options: ProbeOptions,
+        *,
+        per_host: Mapping[str, ProbeOptions] | None = None,
+    ) -> None:
+        self._sink = sink
+        self._options = options
+        self._per_host = dict(per_host or {})
+        self._lock = threading.Lock()
+        self._hosts: dict[str, Supervisor] = {}
+        self._stopping = threading.Event()
+        self._started = False
+        self._timer = threading.Thread(target=self._beat, name="moetop-heartbeat", daemon=True)
+        for transport in transports:
+            self._adopt(transport)
+
+    def start(self) -> None:
+        """Start every supervisor; returns at once."""
+        with self._lock:
+            self._started = True
+            hosts = list(self._hosts.values())
+        self._timer.start()
+        for host in hosts:
+            host.thread.start()
+
+    def stop(self) -> None:
+        """Close every channel and join the threads; under two seconds, whatever the hosts do."""
+        self._stopping.set()
+        with self._lock:
+            hosts = list(self._hosts.values())
+            self._hosts.clear()
+            started = self._started
+        self._end(hosts, started)
+        if started:
+            self._timer.join(TICK_S * 2)
+
+    def add(self, transport: Transport, options: ProbeOptions | None = None) -> None:
+        """Watch one more host. Raises MoetopError where its name is taken."""
+        if options is not None:
+            self._per_host[transport.name] = options
+        supervisor = self._adopt(transport)
+        if self._started and not self._stopping.is_set():
+            supervisor.thread.start()
+
+    def remove(self, name: str) -> None:
+        """Stop watching a host; unknown names are none of its business."""
+        with self._lock:
+            supervisor = self._hosts.pop(name, None)
+            self._per_host.pop(name, None)
+        if supervisor is not None:
+            self._end([supervisor], self._started)
+
+    def send(self, host: str, line: bytes) -> None:
+        """Send a control line to a host's probe. Raises LinkError."""
+        self._host(host).send(line)
+
+    def retry(self, host: str) -> None:
+        """Try to reach a lost host now. Raises LinkError where it is not watched."""
+        self._host(host).retry()
+
+    def transport(self, host: str) -> Transport:
+        """The transport of a watched host, to run commands over. Raises LinkError."""
+        return self._host(host).transport
+
+    def set_interval(self, interval_s: float) -> None:
+        """Change how often every probe samples, now and after reconnects."""
+        with self._lock:
+            hosts = list(self._hosts.values())
+        for host in hosts:
+            try:
+                host.set_interval(interval_s)
+            except LinkError as error:
+                _log.debug("%s learns of its interval when it reconnects: %s", host.name, error)
+
+    def _host(self, name: str) -> Supervisor:
+        with self._lock:
+            supervisor = self._hosts.get(name)
+        if supervisor is None:
+            raise LinkError(f"{name} is not watched", code="closed", retry=False)
+        return supervisor
+
+    def _adopt(self, transport: Transport) -> Supervisor:
+        supervisor = Supervisor(transport, self._sink, self._per_host.get(transport.name, self._options))
+        with self._lock:
+            if transport.name in self._hosts:
+                raise MoetopError(f"{transport.name} is watched already")
+            self._hosts[transport.name] = supervisor
+        return supervisor
+
+    @staticmethod
+    def _end(hosts: Iterable[Supervisor], started: bool) -> None:
+        hosts = list(hosts)
+        for host in hosts:
+            host.stop()
+        deadline = time.monotonic() + STOP_JOIN_S
+        for host in hosts:
+            if started and host.thread.is_alive() and host.thread is not threading.current_thread():
+                host.thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _beat(self) -> None:
+        """The shared timer: pings, and closes channels that fell silent."""
+        last = time.monotonic()
+        while not self._stopping.wait(TICK_S):
+            now = time.monotonic()
+            late_s = now - last - TICK_S
+            last = now
+            with self._lock:
+                sessions = [host.session for host in self._hosts.values()]
+            for session in sessions:
+                if session is not None:
+                    if late_s > TICK_S:
+                        session.forgive(late_s)
+                    session.tick(now)

@@ -1,0 +1,399 @@
+"""Frames to and from bytes and files: decoding with bounds, recordings written and read. Judges nothing.
+
+A line that is not a frame is a value (`Malformed`), never an exception: it came from a host.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import queue
+import re
+import stat
+import threading
+import time
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from moetop.errors import MoetopError, UsageError
+from moetop.model import AnyFrame, Frame, Gpus, Hello
+from moetop.probe.redact import redact_argv, redact_env, redact_text
+
+MAX_LINE_BYTES = 4 * 1024 * 1024
+"""Longest line taken for a frame (judgement: 64 GPUs with 100 processes each stay under 1 MiB)."""
+
+MAX_DEPTH = 16
+"""Deepest nesting of lists and objects (ours: 5)."""
+
+MAX_GPUS = 1024
+MAX_NUMBER = 1e20
+"""Largest magnitude of any number: 64-bit counters pass, sums of them cannot overflow to infinity."""
+MAX_T = 253_402_300_799.0
+"""Largest `t`: the last second of the year 9999."""
+
+FLUSH_S = 1.0
+"""At most this many seconds of a recording are lost when moetop is killed."""
+
+MAX_QUEUED_BYTES = 64 * 1024 * 1024
+"""Frames waiting for a slow disk; beyond this they are left out and counted."""
+
+MAX_GAP_S = 60.0
+"""Longest silence of a whole recording that a replay waits through (sessions appended to one file)."""
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+_BIG_NUMBER = re.compile(rb"[0-9]{20}|[eE]\+?[1-9][0-9]")
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """A frame of a type this version does not know; readers pass over it."""
+
+    type: str
+
+
+class Malformed(msgspec.Struct, frozen=True):
+    """A line that is no frame; `reason` says why."""
+
+    reason: str
+
+
+class _Head(msgspec.Struct, frozen=True):
+    type: str
+    t: float
+    host: str | None = None
+
+
+_FRAME = msgspec.json.Decoder(AnyFrame)
+_HEAD = msgspec.json.Decoder(_Head)
+_ANY = msgspec.json.Decoder(dict[str, Any])
+_ENCODER = msgspec.json.Encoder()
+_KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in Frame.__subclasses__())
+
+Decoded: TypeAlias = "AnyFrame | Unknown | Malformed"
+
+
+def decode(raw: bytes) -> Decoded:
+    """One line of a stream -> a frame without secrets, or what is wrong with it."""
+    return clean(raw)[0]
+
+
+def clean(raw: bytes) -> tuple[Decoded, bytes]:
+    """The decoded line, and the line itself as it may be recorded (secrets replaced)."""
+    if len(raw) > MAX_LINE_BYTES:
+        return Malformed(f"a line of {len(raw)} bytes"), b""
+    try:
+        head = _HEAD.decode(raw)
+        if head.type not in _KNOWN:
+            return Unknown(head.type[:64]), raw
+        if not abs(head.t) <= MAX_T:
+            return Malformed("a time out of range"), raw
+        if head.type == "gpus" and b'"processes"' not in raw and not _BIG_NUMBER.search(raw):
+            return _checked(_FRAME.decode(raw)), raw
+        content = _ANY.decode(raw)
+        redacted = _redact(content, 0)
+        if redacted == content:
+            return _checked(_FRAME.decode(raw)), raw
+        raw = _ENCODER.encode(redacted)
+        return _checked(_FRAME.decode(raw)), raw
+    except RecursionError:
+        return Malformed("nested too deeply"), raw
+    except (msgspec.MsgspecError, ValueError) as error:  # ValueError: integers and text Python refuses
+        return Malformed(str(error)[:200]), raw
+
+
+def encode(frame: AnyFrame | Mapping[str, Any]) -> bytes:
+    """A frame as one line, without the newline."""
+    return _ENCODER.encode(frame)
+
+
+def with_host(raw: bytes, host: str) -> bytes:
+    """A frame's line that names its host, as a recording of several hosts needs."""
+    try:
+        head = _HEAD.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return raw
+    if head.host == host:
+        return raw
+    if head.host is not None:
+        content = _ANY.decode(raw)
+        content["host"] = host
+        return _ENCODER.encode(content)
+    body = raw.lstrip()[1:].lstrip()
+    return b'{"host":' + _ENCODER.encode(host) + b"," + body
+
+
+def _checked(frame: AnyFrame) -> Decoded:
+    """Bounds the types do not hold: how many GPUs, and which index."""
+    if isinstance(frame, (Gpus, Hello)):
+        if len(frame.gpus) > MAX_GPUS:
+            return Malformed(f"{len(frame.gpus)} GPUs in one frame")
+        if any(not 0 <= gpu.index < MAX_GPUS for gpu in frame.gpus):
+            return Malformed("a GPU index out of range")
+    return frame
+
+
+def _redact(value: Any, depth: int, key: str = "") -> Any:
+    """`value` with secrets replaced. Raises ValueError where it is nested or a number is out of bounds."""
+    if depth > MAX_DEPTH:
+        raise ValueError("nested too deeply")
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, dict):
+        if depth and any(isinstance(item, str) for item in value.values()):
+            words = redact_env({name: item for name, item in value.items() if isinstance(item, str)})
+            rest = {n: _redact(v, depth + 1, n) for n, v in value.items() if not isinstance(v, str)}
+            return {name: words[name] if name in words else rest[name] for name in value}
+        return {name: _redact(item, depth + 1, name) for name, item in value.items()}
+    if isinstance(value, list):
+        if key == "argv" and all(isinstance(item, str) for item in value):
+            return redact_argv(value)
+        return [_redact(item, depth + 1) for item in value]
+    if isinstance(value, (int, float)) and not abs(value) <= MAX_NUMBER:
+        raise ValueError("a number out of range")
+    return value
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class HostIndex:
+    """Where one host's frames lie in a recording: byte offsets, and the first and last `t`."""
+
+    name: str
+    offsets: array[int] = field(default_factory=lambda: array("Q"))
+    first_t: float = float("inf")
+    last_t: float = float("-inf")
+
+
+@dataclass(slots=True)
+class RecordingIndex:
+    """What a recording holds: its hosts in order of appearance and how many lines were no frames.
+
+    `truncated` says that the file ends in the middle of a line or of its compressed data. `gaps` are
+    times after which no host had anything to say, and by how much each is longer than MAX_GAP_S.
+    """
+
+    path: Path
+    hosts: dict[str, HostIndex] = field(default_factory=dict)
+    skipped: int = 0
+    truncated: bool = False
+    gaps: list[tuple[float, float]] = field(default_factory=list)
+
+    def without_gaps(self, t: float) -> float:
+        """`t` on a clock that passes over the part of every gap beyond MAX_GAP_S."""
+        return t - sum(cut_s for gap_end, cut_s in self.gaps if gap_end <= t)
+
+    @property
+    def first_t(self) -> float:
+        return min(host.first_t for host in self.hosts.values())
+
+
+class _Line(NamedTuple):
+    offset: int
+    raw: bytes | None  # None: over-long, or the compressed data is cut
+    whole: bool
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """The recording's bytes, decompressed. Raises UsageError where it cannot be opened."""
+    try:
+        with path.open("rb") as probe:
+            packed = probe.read(2) == GZIP_MAGIC
+        return cast("IO[bytes]", gzip.open(path, "rb") if packed else path.open("rb"))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot read the recording {path}: {why}") from error
+
+
+def _lines(source: IO[bytes]) -> Iterator[_Line]:
+    """Lines with their offsets; a cut end comes as not whole."""
+    offset = 0
+    while True:
+        try:
+            raw = source.readline(MAX_LINE_BYTES + 1)
+            start, offset = offset, offset + len(raw)
+            if not raw:
+                return
+            if len(raw) > MAX_LINE_BYTES:
+                while raw and not raw.endswith(b"\n"):
+                    raw = source.readline(MAX_LINE_BYTES)
+                    offset += len(raw)
+                yield _Line(start, None, True)
+                continue
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            yield _Line(offset, None, False)
+            return
+        yield _Line(start, raw.rstrip(b"\r\n"), raw.endswith(b"\n"))
+
+
+def index_recording(path: Path) -> RecordingIndex:
+    """Read a recording once: its hosts and where their frames lie.
+
+    A frame without `host` belongs to the host of the frame before it; a file without any name takes
+    the file's. Raises UsageError where the file is missing, empty or no recording.
+    """
+    index = RecordingIndex(path)
+    current = path.name.removesuffix(".gz").removesuffix(".jsonl")
+    seen_any = False
+    newest: float | None = None
+    with open_bytes(path) as source:
+        for line in _lines(source):
+            if line.raw is not None and not line.raw.strip():
+                continue
+            seen_any = True
+            try:
+                head = _HEAD.decode(line.raw or b"")
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                index.truncated |= not line.whole
+                index.skipped += 1
+                continue
+            if newest is not None and head.t - newest > MAX_GAP_S:
+                index.gaps.append((head.t, head.t - newest - MAX_GAP_S))
+            newest = head.t if newest is None else max(newest, head.t)
+            current = head.host or current
+            entry = index.hosts.setdefault(current, HostIndex(current))
+            entry.offsets.append(line.offset)
+            entry.first_t = min(entry.first_t, head.t)
+            entry.last_t = max(entry.last_t, head.t)
+    if not seen_any:
+        raise UsageError(f"the recording {path} is empty")
+    if not index.hosts:
+        raise UsageError(f"{path} is not a recording", "a recording has one JSON frame a line; --record makes one")
+    return index
+
+
+def read_host(path: Path, host: HostIndex) -> Iterator[bytes]:
+    """The lines of one host in the order of the file."""
+    with open_bytes(path) as source:
+        position = 0
+        for offset in host.offsets:
+            try:
+                if offset != position:
+                    source.seek(offset)
+                raw = source.readline(MAX_LINE_BYTES + 1)
+            except (EOFError, zlib.error, gzip.BadGzipFile):
+                return
+            position = offset + len(raw)
+            yield raw.rstrip(b"\r\n")
+
+
+def read_frames(path: str | Path) -> Iterator[AnyFrame]:
+    """Every frame of a recording in the order of the file; lines that are none are passed over."""
+    with open_bytes(Path(path)) as source:
+        for line in _lines(source):
+            frame = decode(line.raw or b"")
+            if not isinstance(frame, (Unknown, Malformed)):
+                yield frame
+
+
+# ── writing ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Recorder:
+    """Copies frames into a file (gzip where the name ends in `.gz`) without ever holding up its caller.
+
+    A file that is there already is appended to if it is a recording. When the disk is full, recording
+    stops, `error` says so, and `write` becomes a no-op.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.frames = 0
+        self.left_out = 0
+        self.error: MoetopError | None = None
+        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._queued = 0
+        self._lock = threading.Lock()
+        self._closed = False
+        self._below: IO[bytes] | None = None  # gzip does not close what it writes to
+        self._file = self._create()
+        self._thread = threading.Thread(target=self._work, name="moetop-recorder", daemon=True)
+        self._thread.start()
+
+    def write(self, host: str, raw: bytes) -> None:
+        """Queue one frame's line of `host`; secrets must be gone from it already."""
+        if self._closed or self.error is not None:
+            return
+        line = with_host(raw, host) + b"\n"
+        with self._lock:
+            if self._queued + len(line) > MAX_QUEUED_BYTES:
+                self.left_out += 1
+                return
+            self._queued += len(line)
+        self._queue.put(line)
+
+    def close(self) -> None:
+        """Write what is queued and close the file. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._thread.join(timeout=10.0)
+
+    def _create(self) -> IO[bytes]:
+        """The opened file, private to the user. Raises UsageError."""
+        try:
+            if self.path.exists() and self.path.is_file() and self.path.stat().st_size:
+                index_recording(self.path)
+            number = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            plain = os.fdopen(number, "ab")
+            if self.path.name.endswith(".gz"):
+                self._below = plain
+                return cast("IO[bytes]", gzip.GzipFile(filename="", fileobj=plain, mode="ab"))
+            if stat.S_ISREG(os.fstat(number).st_mode) and not _ends_with_newline(self.path):
+                plain.write(b"\n")
+            return plain
+        except UsageError as error:
+            raise UsageError(f"{self.path} is there and is no recording", "name another file for --record") from error
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise UsageError(f"cannot write the recording {self.path}: {why}") from error
+
+    def _work(self) -> None:
+        """The writer's thread: lines out, flushed about once a second."""
+        flushed = time.monotonic()
+        try:
+            while True:
+                try:
+                    line = self._queue.get(timeout=FLUSH_S)
+                except queue.Empty:
+                    line = b""
+                if line is None:
+                    break
+                if line:
+                    self._file.write(line)
+                    self.frames += 1
+                    with self._lock:
+                        self._queued -= len(line)
+                if time.monotonic() - flushed >= FLUSH_S:
+                    self._file.flush()
+                    flushed = time.monotonic()
+            self._close_file()
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            self.error = MoetopError(
+                f"recording to {self.path} stopped: {why}", "watching goes on; free space and start --record again"
+            )
+            with suppress(OSError):  # the same fault again, from closing
+                self._close_file()
+
+    def _close_file(self) -> None:
+        self._file.close()
+        if self._below is not None:
+            self._below.close()
+
+
+def _ends_with_newline(path: Path) -> bool:
+    """Whether the file is empty or ends in a newline, so that an appended line stands alone."""
+    with path.open("rb") as source:
+        if source.seek(0, os.SEEK_END) == 0:
+            return True
+        source.seek(-1, os.SEEK_END)
+        return source.read(1) == b"\n"

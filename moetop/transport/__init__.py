@@ -1,0 +1,40 @@
+"""How bytes reach a probe. Importing this package loads no transport; `open_transport` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moetop.errors import UsageError
+from moetop.transport.base import Channel, Completed, HostTarget, ProbeOptions, Transport, parse_target
+
+__all__ = [
+    "Channel",
+    "Completed",
+    "HostTarget",
+    "ProbeOptions",
+    "Prompt",
+    "Transport",
+    "open_transport",
+    "parse_target",
+]
+
+Prompt = Callable[[str, bool], "str | None"]
+"""Asks the person: (question, whether the answer may be seen) -> the answer, None when there is none."""
+
+
+def open_transport(target: HostTarget, prompt: Prompt | None = None) -> Transport:
+    """The transport a target names; connects to nothing yet. Raises UsageError for an unknown kind."""
+    if target.kind == "local":
+        from moetop.transport.local import LocalTransport
+
+        return LocalTransport(target.name)
+    if target.kind == "openssh":
+        from moetop.transport.openssh import OpensshTransport
+
+        return OpensshTransport(target)
+    if target.kind in ("ssh", "auto"):
+        from moetop.transport.auto import AutoTransport
+        from moetop.transport.ssh import SshTransport
+
+        return SshTransport(target, prompt) if target.kind == "ssh" else AutoTransport(target, prompt)
+    raise UsageError(f"{target.kind!r} is no transport", "transports are auto, ssh, openssh and local")
