@@ -37,6 +37,9 @@ class HostSpec:
     port: int | None = None
     transport: TransportKind = "auto"
     identity_file: str | None = None
+    connect_timeout_s: float = 10.0
+    ask_password: bool = False
+    python: str = "python3"
     logs: tuple[LogSpec, ...] = ()
     servers: tuple[ServerSpec, ...] = ()
     interval_s: float | None = None

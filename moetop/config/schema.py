@@ -43,10 +43,14 @@ HealthUrl = Annotated[
         "a path (/health) or an http URL without a password",
     ),
 ]
+Interpreter = Annotated[
+    str, Form(re.compile(r"(?:/[\w./+-]{1,254}|python[\w.]{0,20})"), "python3 or the whole path of an interpreter")
+]
 Port = Annotated[int, Between(1, 65535)]
 Interval = Annotated[float, Between(0.1, 3600)]
 """Seconds between samples; under 0.1 s GPM sample pairs are void (measured on an H200)."""
 Timeout = Annotated[float, Between(1, 86400)]
+ConnectTimeout = Annotated[float, Between(1, 300)]
 Window = Annotated[float, Between(0, 3600)]
 
 
@@ -158,6 +162,9 @@ class Settings:
     identity_file: Text | None = None
     logs: tuple[LogSpec, ...] | None = None
     servers: tuple[ServerSpec, ...] | None = None
+    connect_timeout_s: ConnectTimeout | None = None
+    ask_password: bool | None = None
+    python: Interpreter | None = None
     interval_s: Interval | None = None
     labels: dict[Word, Text] | None = None
     sudo: bool | None = None

@@ -1,0 +1,167 @@
+"""Snapshot to Markdown: a report fit to paste into a bug report. Every text from a host is made inert."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from moetop.export.chart import power_map
+from moetop.export.plainform import to_plain
+from moetop.model import EventSeverity, Snapshot
+from moetop.text import plain
+
+MAX_EVENTS = 40
+"""Newest log events listed a server (judgement: one screen)."""
+
+MAX_CHART_HOSTS = 52
+"""Most hosts on the map: a letter each."""
+
+_MARKUP = re.compile(r"([\\`*\[\]<>#|~&$@]|(?<!\w)_|_(?!\w)|^[-+])")
+_UNLISTED = (EventSeverity.NOISE.value, EventSeverity.METRIC.value)
+_EPOCH_FLOOR = 1e9
+"""Times below are not epoch seconds but counted from a recording's own zero."""
+
+
+def _inert(value: Any, limit: int = 400) -> str:
+    """Text that Markdown shows as it is: no markup, links, mentions or table breaks."""
+    return _MARKUP.sub(r"\\\1", plain(str(value), limit))
+
+
+def _code(text: str) -> list[str]:
+    """Lines of a fenced block that nothing inside can end."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence + "text", *text.split("\n"), fence]
+
+
+def _number(value: float | None, digits: int = 0) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _time(value: float | None) -> str:
+    if value is None:
+        return "time not known"
+    if value < _EPOCH_FLOOR:
+        return f"{value:.1f} s into the recording"
+    return datetime.fromtimestamp(value, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _findings(host: dict[str, Any]) -> Iterator[str]:
+    for finding in host["findings"]:
+        gpus = ", ".join(str(index) for index in finding["gpus"])
+        places = [f"GPU {gpus}" if gpus else "", f"server {_inert(finding['server'])}" if finding["server"] else ""]
+        place = "; ".join(part for part in places if part)
+        yield f"- **{finding['severity']}, {finding['confidence']}**: {_inert(finding['summary'])}" + (
+            f" ({place})" if place else ""
+        )
+        yield from (f"    - {_inert(line)}" for line in finding["evidence"])
+        yield from (f"    - **do:** {_inert(line)}" for line in finding["remedy"])
+    if not host["findings"]:
+        yield "No findings."
+
+
+def _gpus(host: dict[str, Any]) -> Iterator[str]:
+    yield "| GPU | name | state | util % | power W / limit | % | tensor % | DRAM % | °C | memory GiB |"
+    yield "|---:|---|---|---:|---:|---:|---:|---:|---:|---:|"
+    for gpu in host["gpus"]:
+        gpm = gpu["gpm"] or {}
+        gib = "/".join(
+            "-" if value is None else f"{value / 1024:.0f}"
+            for value in (gpu["memory_used_mib"], gpu["memory_total_mib"])
+        )
+        state = gpu["error"] or f"{gpu['state']} ({gpu['confidence']})"
+        cells = (
+            str(gpu["index"]), _inert(gpu["name"] or "-"), _inert(state), _number(gpu["util_gpu_pct"]),
+            f"{_number(gpu['power_w'])} / {_number(gpu['power_limit_w'])}", _number(gpu["power_pct"]),
+            _number(gpm.get("tensor_pct")), _number(gpm.get("dram_pct")), _number(gpu["temp_c"]), gib,
+        )  # fmt: skip
+        yield f"| {' | '.join(cells)} |"
+
+
+def _chart(hosts: list[dict[str, Any]]) -> Iterator[str]:
+    """Utilization against power: a busy GPU far under its limit is what this program looks for."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for host in hosts:
+        pairs = [(gpu["util_gpu_pct"], gpu["power_pct"]) for gpu in host["gpus"]]
+        known = [(x, y) for x, y in pairs if x is not None and y is not None]
+        if known:
+            points[plain(host["name"], 40)] = known
+    if points and len(points) <= MAX_CHART_HOSTS:
+        yield from _code(power_map(points))
+        yield ""
+
+
+def _server(server: dict[str, Any]) -> Iterator[str]:
+    facts = [
+        part
+        for part in (
+            " ".join(str(word) for word in (server["engine"], server["version"]) if word),
+            f"pid {server['pid']}" if server["pid"] is not None else "",
+            f"phase {server['phase']}",
+            f"run {server['runs'][-1]['n']}" if server["runs"] else "",
+        )
+        if part
+    ]
+    yield f"### Server {_inert(server['name'])}"
+    yield ""
+    yield _inert(", ".join(facts))
+    yield ""
+    yield f"Kernel tuning: **{_inert(server['tuning']['verdict'])}**"
+    yield ""
+    yield from (f"- {_inert(line)}" for line in server["tuning"]["evidence"])
+    yield from (f"- **do:** {_inert(line)}" for line in server["tuning"]["remedy"])
+    metrics = server["metrics"]
+    if metrics:
+        shown = [
+            f"{name} {value:g}" for name, value in metrics.items() if isinstance(value, (int, float)) and name != "t"
+        ]
+        yield from ("", _inert("Numbers: " + ", ".join(shown))) if shown else ()
+    listed = [event for event in server["events"] if event["severity"] not in _UNLISTED]
+    if listed:
+        yield ""
+        lines = []
+        for event in listed[-MAX_EVENTS:]:
+            times = f" x{event['count']}" if event["count"] > 1 else ""
+            lines.append(f"run {event['run'] or '?'}  {event['kind']}{times}  {plain(event['line'], 240)}")
+        if len(listed) > MAX_EVENTS:
+            lines.insert(0, f"({len(listed) - MAX_EVENTS} earlier events left out)")
+        yield from _code("\n".join(lines))
+
+
+def _host(host: dict[str, Any]) -> Iterator[str]:
+    yield f"## {_inert(host['name'])}: {_inert(host['headline'])}"
+    yield ""
+    facts = [f"status {host['status']}"]
+    facts += [f"{name} {host[name]}" for name in ("driver", "source") if host[name]]
+    yield _inert(", ".join(facts))
+    if host["error"]:
+        yield from ("", f"**{_inert(host['error'])}**")
+    yield ""
+    yield from _findings(host)
+    if host["gpus"]:
+        yield ""
+        yield from _gpus(host)
+    for server in host["servers"]:
+        yield ""
+        yield from _server(server)
+    if host["events"]:
+        yield ""
+        yield from _code("\n".join(plain(event["line"], 240) for event in host["events"][-MAX_EVENTS:]))
+    if host["notes"]:
+        yield ""
+        yield from (f"- note: {_inert(note)}" for note in host["notes"])
+    yield ""
+
+
+def write_md(snapshot: Snapshot) -> bytes:
+    """The snapshot as a Markdown report."""
+    whole = to_plain(snapshot)
+    window = "" if whole["window_s"] is None else f", states over {whole['window_s']:g} s"
+    lines = [f"# moetop: {_inert(whole['headline'])}", "", f"{_time(whole['taken_at'])}{window}", ""]
+    lines.extend(_chart(whole["hosts"]))
+    for host in whole["hosts"]:
+        lines.extend(_host(host))
+    lines.append(_inert(f"Written by moetop {whole['moetop']}."))
+    return ("\n".join(lines) + "\n").encode("utf-8")
