@@ -212,24 +212,31 @@ class Supervisor:
         """What a frame says of the link and of where to go on reading."""
         if isinstance(frame, Status):
             self._said_bye |= frame.code == "bye"
-            self._remember(frame.source, frame.detail.get("resume"))
+            if frame.code == "log_position":
+                self._remember(frame.source, frame.detail)
             if frame.fatal:
                 self._say(LinkPhase.DEGRADED, LinkError(frame.message, code=frame.code))
             elif self._link.phase is LinkPhase.CONNECTING:
                 self._say(LinkPhase.WATCHING)
             return
         if isinstance(frame, Log) and frame.offset is not None:
-            self._remember(frame.source, {"offset": frame.offset})
+            self._remember(frame.source, {**self._place_of(frame), "offset": frame.offset})
         data = isinstance(frame, Gpus) and any(gpu.error is None for gpu in frame.gpus)
         fatal = self._link.phase is LinkPhase.DEGRADED and not self._garbled
         if (data and fatal) or (self._link.phase is LinkPhase.CONNECTING and isinstance(frame, (Gpus, Hello, Log))):
             self._say(LinkPhase.WATCHING)
 
-    def _remember(self, source: str | None, place: object) -> None:
-        if source is None or not isinstance(place, dict):
-            return
-        if source in self._resume or len(self._resume) < MAX_RESUME_SOURCES:
-            self._resume.setdefault(source, {}).update(place)
+    def _place_of(self, log: Log) -> dict[str, Any]:
+        """What marks the file being read, unless the offset went back: then it is another file."""
+        place = self._resume.get(log.source, {})
+        before = place.get("offset")
+        went_back = isinstance(before, int) and isinstance(log.offset, int) and log.offset < before
+        return {} if went_back else place
+
+    def _remember(self, source: str | None, place: dict[str, Any]) -> None:
+        """Keep where the reading of `source` goes on after a reconnect."""
+        if source is not None and (source in self._resume or len(self._resume) < MAX_RESUME_SOURCES):
+            self._resume[source] = place
 
     def _note_malformed(self, what: Malformed) -> None:
         """Many lines that are no frames make the host degraded, with the newest reason."""

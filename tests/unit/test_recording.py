@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import os
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -239,7 +239,6 @@ def test_read_frames_gives_typed_frames_and_passes_over_the_rest(tmp_path: Path)
 
 
 def test_a_replay_keeps_the_frames_own_pace_times_speed() -> None:
-    import time
 
     begun = time.monotonic()
     assert len(play(FrameTransport("h", lambda: iter([sample(0), sample(2), sample(4)]), speed=20))) == 3
@@ -315,7 +314,7 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> No
         Recorder(tmp_path / "nowhere" / "r.jsonl")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_stops_the_recording_in_words_and_nothing_else() -> None:
     recorder = Recorder("/dev/full")
     for t in range(100):
@@ -327,7 +326,6 @@ def test_a_full_disk_stops_the_recording_in_words_and_nothing_else() -> None:
 
 
 def test_frames_reach_the_disk_within_seconds_so_that_a_kill_loses_little(tmp_path: Path) -> None:
-    import time
 
     path = tmp_path / "r.jsonl"
     recorder = Recorder(path)
