@@ -1,0 +1,440 @@
+"""Follows a log file by name through rotation, truncation and deletion, no line twice, none lost."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat as stat_bits
+import threading
+import time
+from typing import Any, Callable
+
+from .lines import Picker, Splitter
+from .scan import HistoryScan
+
+Status = Callable[..., None]  # status(code, message, level="info", detail=None), bound to one log
+
+
+POLL_S = 0.2
+READ_BYTES = 512 * 1024
+READS_A_STEP = 16
+ANCHOR_BYTES = 64
+HEAD_BYTES = 256
+BAR_WAIT_S = 1.0  # an unfinished line of progress bars is sent on this often
+LINE_WAIT_S = 30.0  # any other unfinished line waits this long, then counts as a line
+OLD_FILE_S = 60.0  # a renamed file is read on until it was silent for this long
+GAP_SCAN_BYTES = 4 * 1024 * 1024  # after a longer absence the missed part is scanned instead of read whole
+POSITION_EVERY_S = 5.0
+MAX_SIBLINGS = 64
+COPY_AGE_S = 120.0
+
+
+def fingerprint(fd: int, start: int, length: int) -> str:
+    """`N:hash` of the N bytes at `start`."""
+    data = os.pread(fd, max(length, 0), max(start, 0))
+    return "%d:%s" % (len(data), hashlib.sha256(data).hexdigest()[:16])
+
+
+def matches(fd: int, start: int, mark: object) -> bool:
+    """Whether the bytes at `start` still carry a fingerprint; a missing or strange one proves nothing against it."""
+    if not isinstance(mark, str) or ":" not in mark:
+        return True
+    length = mark.split(":", 1)[0]
+    return not length.isdigit() or fingerprint(fd, start, int(length)) == mark
+
+
+class Stream:
+    """One open file: how far it was read and what of its last line is still unfinished."""
+
+    def __init__(self, fd: int, offset: int = 0) -> None:
+        self.fd = fd
+        self.offset = offset
+        self.split = Splitter()
+        self.quiet_since = time.monotonic()
+        entry = os.fstat(fd)
+        self.identity = (entry.st_dev, entry.st_ino)
+        self.anchor = os.pread(fd, min(ANCHOR_BYTES, offset), max(offset - ANCHOR_BYTES, 0))
+
+    def size(self) -> int:
+        """Current size in bytes."""
+        return os.fstat(self.fd).st_size
+
+    def rewritten(self) -> bool:
+        """Whether the file was cut, or cut and written anew, behind our back."""
+        if self.size() < self.offset:
+            return True
+        start = self.offset - len(self.anchor)
+        return os.pread(self.fd, len(self.anchor), start) != self.anchor
+
+    def read(self) -> bytes:
+        """The next bytes, holes left out."""
+        data = os.pread(self.fd, READ_BYTES, self.offset)
+        if data[:1] == b"\0" and not data.strip(b"\0"):
+            self.offset = self._past_hole(len(data))
+            data = os.pread(self.fd, READ_BYTES, self.offset)
+        if data:
+            self.offset += len(data)
+            self.anchor = (self.anchor + data)[-ANCHOR_BYTES:]
+            self.quiet_since = time.monotonic()
+        return data
+
+    def _past_hole(self, zeros: int) -> int:
+        """A writer that kept its place in a truncated file leaves a hole before its next line."""
+        try:
+            return max(os.lseek(self.fd, self.offset, os.SEEK_DATA), self.offset + zeros)
+        except OSError:
+            return self.offset + zeros
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self.fd)
+
+
+class FileFollower:
+    """Follows one path in its own thread. `holder` tells which file the server itself writes to, if known."""
+
+    def __init__(
+        self,
+        path: str,
+        picker: Picker,
+        status: Status,
+        resume: dict[str, Any] | None = None,
+        history: HistoryScan | None = None,
+        tail_lines: int = 200,
+        holder: Callable[[], tuple[int, int] | None] | None = None,
+    ) -> None:
+        self.path = path
+        self.picker = picker
+        self._status = status
+        self._resume = resume
+        self._history = history
+        self._tail_lines = tail_lines
+        self._holder = holder
+        self._now: Stream | None = None
+        self._old: list[Stream] = []
+        self._said: set[str] = set()
+        self._seen_before = False
+        self._positioned = (0.0, -1)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self.run, name="log " + path, daemon=True)
+
+    def start(self) -> None:
+        """Begin in a thread of its own."""
+        self._thread.start()
+
+    def stop(self, wait_s: float = 2.0) -> None:
+        """End; everything complete was sent."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(wait_s)
+
+    def run(self) -> None:
+        """Read until stopped."""
+        try:
+            while not self._stop.is_set():
+                if not self.step():
+                    self._stop.wait(POLL_S)
+        finally:
+            for stream in self._old + ([self._now] if self._now else []):
+                stream.close()
+
+    def step(self) -> bool:
+        """Read what there is; True when there may be more at once."""
+        try:
+            if self._now is None and not self._open():
+                return False
+            busy = self._drain_old()
+            busy = self._read_now() or busy
+        except OSError as error:
+            self._say("log_denied", "cannot read %s: %s" % (self.path, error.strerror), "warning")
+            return False
+        if not busy:
+            self._check_name()
+            self._unfinished()
+            if self._history is not None:
+                self._history.poll()
+            self.picker.flush()
+        self._tell_position()
+        return busy
+
+    # -- opening ------------------------------------------------------------------------------
+
+    def _open(self) -> bool:
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        except OSError as error:
+            self._say_absent(error)
+            return False
+        if not stat_bits.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            self._say("log_denied", "%s is not a regular file and cannot be followed" % self.path, "warning")
+            return False
+        self._said.clear()
+        if self._seen_before:
+            self._now = Stream(fd)
+            return True
+        self._seen_before = True
+        if self._resume and self._take_up(fd):
+            return True
+        self._begin(fd)
+        return True
+
+    def _begin(self, fd: int) -> None:
+        """First sight of a log: its history is scanned, its last lines are sent, then it is followed."""
+        size = os.fstat(fd).st_size
+        tail = self._tail_start(fd, size)
+        if self._history is not None and tail > 0:
+            self._history.run(fd, 0, tail)
+        self._now = Stream(fd, tail)
+        self._read_history(size)
+
+    def _read_history(self, size: int) -> None:
+        stream = self._now
+        while stream is not None and stream.offset < size and not self._stop.is_set():
+            data = os.pread(stream.fd, min(READ_BYTES, size - stream.offset), stream.offset)
+            if not data:
+                break
+            stream.offset += len(data)
+            stream.anchor = (stream.anchor + data)[-ANCHOR_BYTES:]
+            self._deliver(stream, data, history=True)
+
+    def _tail_start(self, fd: int, size: int) -> int:
+        """Where the last lines begin; at most 1 MiB of them."""
+        start = max(size - 1024 * 1024, 0)
+        data = os.pread(fd, size - start, start)
+        at = len(data)
+        for _ in range(max(self._tail_lines, 0) + 1):
+            at = data.rfind(b"\n", 0, at)
+            if at < 0:
+                return start + data.find(b"\n") + 1 if start else 0
+        return start + at + 1
+
+    def _take_up(self, fd: int) -> bool:
+        """Go on where an earlier session stopped; False when the log has to be begun anew."""
+        resume, self._resume = self._resume or {}, None
+        offset = resume.get("offset")
+        if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+            return False
+        if self._is_place(fd, offset, resume):
+            self._continue(fd, offset)
+            return True
+        sibling = self._sibling(lambda other, entry: self._is_place(other, offset, resume))
+        if sibling is None:
+            self._status(
+                "log_gap",
+                "%s was replaced while nobody watched and the old file is gone: lines between are missing" % self.path,
+                level="warning",
+            )
+            return False
+        old, name = sibling
+        self._status("log_rotated", "%s was rotated; its rest is read from %s" % (self.path, name))
+        self._continue(old, offset)
+        return True
+
+    def _is_place(self, fd: int, offset: int, resume: dict[str, Any]) -> bool:
+        if os.fstat(fd).st_size < offset:
+            return False
+        if not matches(fd, 0, resume.get("head")):
+            return False
+        anchor = resume.get("anchor")
+        if isinstance(anchor, str) and resume.get("anchor_at") == offset:
+            length = int(anchor.split(":", 1)[0]) if anchor.split(":", 1)[0].isdigit() else 0
+            return matches(fd, offset - length, anchor)
+        if resume.get("head") is None and resume.get("inode") not in (None, os.fstat(fd).st_ino):
+            return False
+        return offset == 0 or os.pread(fd, 1, offset - 1) in (b"\n", b"\r")
+
+    def _continue(self, fd: int, offset: int) -> None:
+        size = os.fstat(fd).st_size
+        if self._history is not None and size - offset > GAP_SCAN_BYTES:
+            tail = max(self._tail_start(fd, size), offset)
+            self._history.run(fd, offset, tail)
+            offset = tail
+        self._now = Stream(fd, offset)
+
+    def _sibling(self, fits: Callable[[int, os.stat_result], bool]) -> tuple[int, str] | None:
+        """A renamed or copied former self of this log beside it: newest first, plain files only."""
+        folder, base = os.path.split(self.path)
+        found = []
+        try:
+            with os.scandir(folder or ".") as entries:
+                for entry in entries:
+                    if entry.name != base and entry.name.startswith(base) and entry.is_file(follow_symlinks=False):
+                        found.append((entry.stat().st_mtime, entry.path, entry.name))
+        except OSError:
+            return None
+        for _, path, name in sorted(found, reverse=True)[:MAX_SIBLINGS]:
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except OSError:
+                continue
+            try:
+                fit = fits(fd, os.fstat(fd))
+            except OSError:
+                fit = False
+            if fit:
+                return fd, name
+            os.close(fd)
+        return None
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _read_now(self) -> bool:
+        stream = self._now
+        if stream is None:
+            return False
+        if stream.rewritten():
+            self._after_cut(stream)
+        return self._read_stream(stream, READS_A_STEP)
+
+    def _read_stream(self, stream: Stream, reads: int) -> bool:
+        for _ in range(reads):
+            data = stream.read()
+            if not data:
+                return False
+            self._deliver(stream, data)
+            if len(data) < READ_BYTES:
+                return False
+        return True
+
+    def _deliver(self, stream: Stream, data: bytes, history: bool = False) -> None:
+        cut, block = stream.split.feed(data)
+        end = stream.offset - stream.split.held
+        named = stream is self._now
+        if cut:
+            self.picker.line(cut.lstrip(b"\0"), end - len(block) if named else None, history)
+        if block:
+            if block[:1] == b"\0":
+                block = block.lstrip(b"\0")
+            self.picker.block(block, end if named else None, history)
+
+    def _drain_old(self) -> bool:
+        busy = False
+        for stream in list(self._old):
+            busy = self._read_stream(stream, READS_A_STEP) or busy
+            held = self._holder() if self._holder else None
+            if time.monotonic() - stream.quiet_since > OLD_FILE_S and held != stream.identity:
+                self._finish(stream)
+                self._old.remove(stream)
+        return busy
+
+    def _finish(self, stream: Stream) -> None:
+        rest = stream.split.take_all()
+        if rest.strip(b"\0"):
+            self.picker.line(rest, None)
+        stream.close()
+
+    def _unfinished(self) -> None:
+        """Send on what waits without a newline: bars soon, other text after a long silence."""
+        stream = self._now
+        if stream is None or not stream.split.pending:
+            return
+        waited = time.monotonic() - stream.split.touched
+        if waited >= LINE_WAIT_S:
+            self.picker.line(stream.split.take_all(), stream.offset)
+        elif waited >= BAR_WAIT_S or len(stream.split.pending) > 4096:
+            bars = stream.split.take_bars()
+            if bars:
+                self.picker.line(bars, stream.offset - stream.split.held)
+
+    # -- rotation and truncation --------------------------------------------------------------
+
+    def _check_name(self) -> None:
+        """Notice that the name now stands for another file, or for none."""
+        stream = self._now
+        if stream is None:
+            return
+        try:
+            entry = os.stat(self.path)
+        except OSError as error:
+            self._say_absent(error)
+            return
+        if (entry.st_dev, entry.st_ino) == stream.identity:
+            self._said.clear()
+            return
+        if entry.st_size == 0:
+            return  # the writer may still hold the renamed file; an empty new one can wait
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            self._say_absent(error)
+            return
+        self._read_stream(stream, 1 << 20)
+        self._old.append(stream)
+        self._now = Stream(fd)
+        self._said.clear()
+        self._status("log_rotated", "%s was replaced by a new file; following the new one" % self.path)
+
+    def _after_cut(self, stream: Stream) -> None:
+        """The file was truncated in place: take what a copy of it kept, then start at its beginning."""
+        lost_from = stream.offset
+        anchor = stream.anchor
+
+        def holds_rest(fd: int, entry: os.stat_result) -> bool:
+            fresh = time.time() - entry.st_mtime < COPY_AGE_S
+            return fresh and entry.st_size >= lost_from and _at(fd, lost_from, len(anchor)) == anchor
+
+        saved = 0
+        copy = self._sibling(holds_rest) if anchor else None
+        if copy is not None:
+            rest = Stream(copy[0], lost_from)
+            rest.split = stream.split
+            self._read_stream(rest, 1 << 20)
+            saved = rest.offset - lost_from
+            self._finish(rest)
+        elif stream.split.pending:
+            self.picker.line(stream.split.take_all(), None)
+        stream.split = Splitter()
+        stream.offset, stream.anchor = 0, b""
+        message = "%s was truncated in place; %s lines written just before the cut may be lost" % (
+            self.path,
+            "%d bytes were recovered from its copy %s, but" % (saved, copy[1])
+            if copy
+            else "no copy of it was found and",
+        )
+        self._status("log_truncated", message, level="warning", detail={"read_to": lost_from, "recovered_bytes": saved})
+
+    # -- saying -------------------------------------------------------------------------------
+
+    def _say_absent(self, error: OSError) -> None:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            self._say("log_missing", "%s does not exist; waiting for it" % self.path, "warning")
+        elif error.errno in (errno.EACCES, errno.EPERM):
+            message = "%s may not be read by this user; give it read permission or run moetop as its owner" % self.path
+            self._say("log_denied", message, "warning")
+        else:
+            self._say("log_denied", "cannot open %s: %s" % (self.path, error.strerror), "warning")
+
+    def _say(self, code: str, message: str, level: str) -> None:
+        """Once, until the state changes."""
+        if code not in self._said:
+            self._said.add(code)
+            self._status(code, message, level=level)
+
+    def _tell_position(self) -> None:
+        """Now and then, what a later session needs to go on from here."""
+        stream = self._now
+        now = time.monotonic()
+        if stream is None or now - self._positioned[0] < POSITION_EVERY_S:
+            return
+        offset = stream.offset - stream.split.held
+        if offset != self._positioned[1]:
+            self._positioned = (now, offset)
+            self._status("log_position", "reading on at byte %d" % offset, detail=position(stream.fd, offset))
+
+
+def position(fd: int, offset: int) -> dict[str, Any]:
+    """A place in a file that a later session can find again, also after the file was renamed."""
+    start = max(offset - ANCHOR_BYTES, 0)
+    return {
+        "offset": offset,
+        "inode": os.fstat(fd).st_ino,
+        "head": fingerprint(fd, 0, min(HEAD_BYTES, offset)),
+        "anchor": fingerprint(fd, start, offset - start),
+        "anchor_at": offset,
+    }
+
+
+def _at(fd: int, offset: int, length: int) -> bytes:
+    return os.pread(fd, length, offset - length)

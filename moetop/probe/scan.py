@@ -1,0 +1,358 @@
+"""Finds every event line of an existing log fast, with grep as the filter; sends only those and counts the rest."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections import Counter, deque
+from typing import Any, Callable, Iterator
+
+from .lines import MAX_BAR, MAX_LINE, OTHER, Matcher, Picker
+
+Status = Callable[..., None]
+
+GREP_FROM_BYTES = 1024 * 1024  # below this, starting processes costs more than reading here
+BYTES_A_WORKER = 64 * 1024 * 1024
+MAX_WORKERS = 8
+BLOCK_BYTES = 1024 * 1024
+LONG_BLOCKS = 4
+FRAGMENT_BYTES = 5  # short fragments keep grep's automaton in the first-level cache; see tests/bench_scan.py
+SAMPLE_BYTES = 256 * 1024
+SAMPLES = 8
+FIRST_KEPT = 100  # of each literal's lines the first ones travel,
+NEWEST_KEPT = 1000  # and the newest
+SHIP_BYTES = 32 * 1024 * 1024
+WATCH_S = 0.005
+PROGRESS_S = 1.0
+COUNT_MAX_BYTES = 8 * 1024 * 1024 * 1024
+
+
+def choose_fragments(literals: list[bytes], sample: bytes) -> list[bytes]:
+    """For each literal the short piece of it that this log's ordinary text resembles least.
+
+    Every line with a literal holds its fragment; the few other lines with one are sorted out later.
+    """
+    one = Counter(sample)
+    two = Counter(zip(sample, sample[1:]))  # noqa: B905
+    three = Counter(zip(sample, sample[1:], sample[2:]))  # noqa: B905
+    chosen = set()
+    for literal in literals:
+        size = min(FRAGMENT_BYTES, len(literal))
+        pieces = [literal[at : at + size] for at in range(len(literal) - size + 1)]
+
+        def cost(piece: bytes) -> int:
+            start = one[piece[0]] + two[tuple(piece[:2])] + three[tuple(piece[:3])]  # type: ignore[index]
+            return start + (64 * sample.count(piece) if start else 0)
+
+        chosen.add(min(pieces, key=cost))
+    return sorted(chosen)
+
+
+def grep_pattern(fragments: list[bytes]) -> bytes:
+    """An extended regular expression that matches any of the fragments."""
+    return b"|".join(re.sub(rb"([][\\.*^$(){}+?|])", rb"\\\1", piece) for piece in fragments)
+
+
+def gnu_grep() -> str | None:
+    """Path of a GNU grep (others lack -b or are slower than reading here)."""
+    path = shutil.which("grep")
+    if path is None:
+        return None
+    try:
+        words = subprocess.run([path, "--version"], check=False, capture_output=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return path if b"GNU grep" in words.stdout else None
+
+
+class Kept:
+    """The lines that travel of one part of a log: of each literal the first ones and the newest."""
+
+    def __init__(self, literals: list[bytes]) -> None:
+        self._literals = literals
+        self.first: list[list[tuple[int, int]]] = [[] for _ in literals]
+        self.newest: list[deque[tuple[int, int]]] = [deque(maxlen=NEWEST_KEPT) for _ in literals]
+        self.found = [0] * len(literals)
+
+    def add(self, offset: int, head: bytes, length: int) -> None:
+        """Note a line if it holds a literal (and not only a fragment of one)."""
+        for index, literal in enumerate(self._literals):
+            if literal in head:
+                self.found[index] += 1
+                if len(self.first[index]) < FIRST_KEPT:
+                    self.first[index].append((offset, length))
+                else:
+                    self.newest[index].append((offset, length))
+                return
+
+    def merge(self, later: Kept) -> None:
+        """Join with the part of the log that follows this one."""
+        for index in range(len(self._literals)):
+            self.found[index] += later.found[index]
+            for entry in later.first[index] + list(later.newest[index]):
+                if len(self.first[index]) < FIRST_KEPT:
+                    self.first[index].append(entry)
+                else:
+                    self.newest[index].append(entry)
+
+    def lines(self) -> list[tuple[int, int]]:
+        """(offset, length) in the order of the log, at most 32 MiB, the newest given preference."""
+        every = sorted({entry for group in self.first for entry in group} | {e for g in self.newest for e in g})
+        room = SHIP_BYTES
+        at = len(every)
+        while at > 0 and room > 0:
+            at -= 1
+            room -= min(every[at][1], MAX_LINE + MAX_BAR)
+        return every[at:]
+
+
+class _Worker:
+    """One grep over one part of the file. It reads from its own open file, so where it is can be seen."""
+
+    def __init__(self, grep: str, pattern: bytes, fd: int, start: int, end: int, literals: list[bytes]) -> None:
+        self.kept = Kept(literals)
+        self.end = end
+        self._start = start
+        self._fd = os.open("/proc/self/fd/%d" % fd, os.O_RDONLY | os.O_CLOEXEC)
+        os.lseek(self._fd, start, os.SEEK_SET)
+        self._passed: int | None = None
+        self.error: str | None = None
+        self._process = subprocess.Popen(
+            [os.fsencode(grep), b"-a", b"-b", b"--line-buffered", b"-E", b"-e", pattern],
+            stdin=self._fd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"LC_ALL": "C"},
+            bufsize=1 << 17,
+        )
+        self._thread = threading.Thread(target=self._read, name="scan", daemon=True)
+        self._thread.start()
+
+    def done_bytes(self) -> int:
+        """How far grep has read in its part."""
+        return max(min(os.lseek(self._fd, 0, os.SEEK_CUR), self.end) - self._start, 0)
+
+    def watch(self) -> bool:
+        """False when finished. Grep is ended once it read on after having passed the end of its part."""
+        if self._process.poll() is None:
+            place = os.lseek(self._fd, 0, os.SEEK_CUR)
+            if self._passed is None and place >= self.end:
+                self._passed = place
+            elif self._passed is not None and place > self._passed:
+                self._process.kill()
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """End grep and give everything back."""
+        if self._process.poll() is None:
+            self._process.kill()
+        code = self._process.wait()
+        self._thread.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        os.close(self._fd)
+        if code not in (0, 1, -9):
+            self.error = "grep ended with status %d" % code
+
+    def _read(self) -> None:
+        out = self._process.stdout
+        if out is None:
+            return
+        limit = MAX_LINE + 24
+        while True:
+            record = out.readline(limit)
+            if not record:
+                return
+            number, _, head = record.partition(b":")
+            length = len(head)
+            while not record.endswith(b"\n"):
+                record = out.readline(limit)
+                if not record:
+                    break
+                length += len(record)
+            offset = self._start + int(number)
+            if offset >= self.end:
+                self._process.kill()
+                return
+            self.kept.add(offset, head[:MAX_LINE], length)
+
+
+class HistoryScan:
+    """Scans one log's past; called from its follower's thread."""
+
+    def __init__(self, picker: Picker, status: Status, stopped: Callable[[], bool]) -> None:
+        self._picker = picker
+        self._status = status
+        self._stopped = stopped
+        self._counted: deque[tuple[int, dict[str, int]]] = deque()
+
+    def run(self, fd: int, start: int, end: int) -> None:
+        """Send the event lines of the bytes from `start` to `end`; the counts of the others come later."""
+        began = time.monotonic()
+        literals = self._picker.matcher.literals
+        kept = self._scan(fd, start, end, literals) if literals and end > start else Kept(literals)
+        lines = kept.lines()
+        for offset, length in lines:
+            if self._stopped():
+                return
+            self._picker.ship(_line_at(fd, offset, length), offset + length, True, history=True)
+        capped = sum(kept.found) - len(lines)
+        took = time.monotonic() - began
+        detail: dict[str, Any] = {"bytes": end - start, "events": sum(kept.found), "sent": len(lines), "seconds": took}
+        message = "%d event lines found in %.1f MiB of history in %.1f s" % (
+            sum(kept.found),
+            (end - start) / 1048576.0,
+            took,
+        )
+        if capped:
+            message += "; %d of kinds repeated very often were only counted" % capped
+        self._status("scan_done", message, detail=detail)
+        self._count_later(fd, start, end, len(lines))
+
+    def poll(self) -> None:
+        """Hand over the counts of elided lines once they are known."""
+        while self._counted:
+            skipped, counts = self._counted.popleft()
+            self._picker.owe(skipped, counts)
+            self._picker.flush()
+
+    def _scan(self, fd: int, start: int, end: int, literals: list[bytes]) -> Kept:
+        grep = gnu_grep() if end - start >= GREP_FROM_BYTES else None
+        if grep is not None:
+            kept = self._scan_grep(grep, fd, start, end, literals)
+            if kept is not None:
+                return kept
+        return self._scan_here(fd, start, end, literals)
+
+    def _scan_grep(self, grep: str, fd: int, start: int, end: int, literals: list[bytes]) -> Kept | None:
+        pattern = grep_pattern(choose_fragments(literals, _sample(fd, start, end)))
+        workers: list[_Worker] = []
+        try:
+            for first, last in split_ranges(fd, start, end):
+                workers.append(_Worker(grep, pattern, fd, first, last, literals))
+            self._wait(workers, end - start)
+        except OSError:
+            return None
+        finally:
+            for worker in workers:
+                worker.close()
+        if any(worker.error for worker in workers):
+            return None
+        kept = Kept(literals)
+        for worker in workers:
+            kept.merge(worker.kept)
+        return kept
+
+    def _wait(self, workers: list[_Worker], total: int) -> None:
+        told = time.monotonic()
+        while not self._stopped():
+            if not [worker for worker in workers if worker.watch()]:
+                return
+            time.sleep(WATCH_S)
+            if time.monotonic() - told >= PROGRESS_S:
+                told = time.monotonic()
+                self._progress(sum(worker.done_bytes() for worker in workers), total)
+
+    def _scan_here(self, fd: int, start: int, end: int, literals: list[bytes]) -> Kept:
+        kept = Kept(literals)
+        told = time.monotonic()
+        for at, block in _blocks(fd, start, end):
+            if self._stopped():
+                break
+            for line in self._picker.matcher.hit_lines(block):
+                stop = block.find(b"\n", line) + 1 or len(block)
+                kept.add(at + line, block[line : min(stop, line + MAX_LINE)], stop - line)
+            if time.monotonic() - told >= PROGRESS_S:
+                told = time.monotonic()
+                self._progress(at - start, end - start)
+        return kept
+
+    def _progress(self, done: int, total: int) -> None:
+        self._status(
+            "scan_progress",
+            "reading the log's history: %d of %d MiB" % (done >> 20, total >> 20),
+            detail={"done_bytes": done, "total_bytes": total},
+        )
+
+    def _count_later(self, fd: int, start: int, end: int, sent: int) -> None:
+        if end <= start or end - start > COUNT_MAX_BYTES:
+            return
+        own = os.open("/proc/self/fd/%d" % fd, os.O_RDONLY | os.O_CLOEXEC)
+        threading.Thread(target=self._count, args=(own, start, end, sent), name="count", daemon=True).start()
+
+    def _count(self, fd: int, start: int, end: int, sent: int) -> None:
+        """Count the lines that were not sent by kind; takes its time, between the probe's other work."""
+        matcher: Matcher = self._picker.matcher
+        total = 0
+        counts: Counter[str] = Counter()
+        try:
+            for _, block in _blocks(fd, start, end):
+                if self._stopped():
+                    return
+                lines = block.count(b"\n") or 1
+                total += lines
+                counts.update(matcher.count(block, lines))
+                time.sleep(0)
+        finally:
+            os.close(fd)
+        counts[OTHER] -= sent
+        if total > sent:
+            self._counted.append((total - sent, {kind: number for kind, number in counts.items() if number > 0}))
+
+
+def split_ranges(fd: int, start: int, end: int) -> list[tuple[int, int]]:
+    """Parts of a file for parallel workers, cut at line ends."""
+    cores = len(os.sched_getaffinity(0))
+    parts = max(min(cores, MAX_WORKERS, (end - start) // BYTES_A_WORKER + 1), 1)
+    cuts = [start]
+    for part in range(1, parts):
+        place = start + (end - start) * part // parts
+        found = os.pread(fd, BLOCK_BYTES, place).find(b"\n")
+        place = min(place + found + 1, end)
+        if place > cuts[-1]:
+            cuts.append(place)
+    cuts.append(end)
+    return [(first, last) for first, last in zip(cuts, cuts[1:]) if last > first]  # noqa: B905
+
+
+def _sample(fd: int, start: int, end: int) -> bytes:
+    size = SAMPLE_BYTES // SAMPLES
+    return b"".join(os.pread(fd, size, start + (end - start) * part // SAMPLES) for part in range(SAMPLES))
+
+
+def _blocks(fd: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """(offset, whole lines); of a line longer than four blocks the beginning, without a newline."""
+    rest, base, at, skipping = b"", start, start, False
+    while at < end:
+        data = os.pread(fd, min(BLOCK_BYTES, end - at), at)
+        if not data:
+            break
+        at += len(data)
+        if skipping:
+            stop = data.find(b"\n") + 1
+            if not stop:
+                continue
+            data, skipping = data[stop:], False
+            rest, base = b"", at - len(data)
+        data = rest + data
+        cut = data.rfind(b"\n") + 1
+        if cut:
+            yield base, data[:cut]
+        rest, base = data[cut:], base + cut
+        if len(rest) > LONG_BLOCKS * BLOCK_BYTES:
+            yield base, rest
+            skipping = True
+    if rest and not skipping:
+        yield base, rest
+
+
+def _line_at(fd: int, offset: int, length: int) -> bytes:
+    """A line as `bound_line` wants it, without reading the middle of a huge one."""
+    if length <= MAX_LINE:
+        return os.pread(fd, length, offset)
+    head, tail = os.pread(fd, MAX_LINE, offset), os.pread(fd, MAX_BAR, offset + length - MAX_BAR)
+    return head + tail if b"\r" in tail else head
