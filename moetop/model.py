@@ -350,6 +350,7 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One reading of one GPU.
 
     `pcie_rx_mib_s`/`pcie_tx_mib_s` are the driver's own counters where GPM gives none (pasted dmon).
+    `last_xid` is the newest Xid an exporter names for this GPU; it stays when the fault is over.
     `clock_event_reasons` is NVML's bit mask. `processes` is None when this sample did not list them
     (they are read more seldom), `processes_why` says why a list can never be had. `error` is set
     (`gpu_lost`, `stuck`, ...) when the GPU could not be read at all.
@@ -374,6 +375,7 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pcie_tx_mib_s: float | None = None
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
+    last_xid: int | None = None
     energy_j: float | None = None
     processes: tuple[GpuProcess, ...] | None = None
     processes_why: str | None = None

@@ -1,0 +1,128 @@
+"""How a server's newest run ended, as a finding. It judges no tuning and no GPU state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moetop.diagnose import words
+from moetop.diagnose.faults import crash_xids
+from moetop.diagnose.view import HostView
+from moetop.model import (
+    Confidence,
+    EventKind,
+    EventSeverity,
+    Finding,
+    FindingKind,
+    LogEvent,
+    Phase,
+    ServerReport,
+    Severity,
+)
+
+ROOT_KINDS = frozenset((EventKind.CRASH, EventKind.OOM, EventKind.NCCL_TIMEOUT))
+"""Kinds that name a cause; the others (dead engine, failed start, shutdown, exit) are its echo."""
+
+ECHO_KINDS = frozenset(
+    (EventKind.ENGINE_START_FAILED, EventKind.ENGINE_DEAD, EventKind.SHUTDOWN, EventKind.EXIT, EventKind.TRACEBACK)
+)
+
+
+def find_crash(view: HostView, server: ServerReport) -> Iterator[Finding]:
+    """`crashed`: the newest run ended in a crash or its start failed; the cause is the first error."""
+    if server.phase is Phase.CRASHED:
+        yield _crash(view, server)
+    elif server.phase is Phase.EXITED:
+        yield _exited(view, server)
+
+
+def _cause(view: HostView, server: ServerReport) -> LogEvent | None:
+    fatal = [e for e in view.run(server) if e.kind in ROOT_KINDS and e.severity is EventSeverity.FATAL]
+    return fatal[0] if fatal else next(view.events(server, EventKind.ENGINE_START_FAILED), None)
+
+
+def _words_of(event: LogEvent) -> str:
+    error = event.fields.get("error")
+    text = error if isinstance(error, str) and error else event.line
+    rank = f"{event.ranks[0]}: " if event.ranks else ""
+    return rank + " ".join(text.split())[:300]
+
+
+def _crash(view: HostView, server: ServerReport) -> Finding:
+    cause = _cause(view, server)
+    evidence: list[str] = []
+    summary = f"{server.name} crashed; the cause is not in what was read"
+    remedy = ["look further up in the log for the first error"]
+    if cause is not None:
+        rooted = cause.fields.get("root_cause_in_excerpt") is not False and cause.kind in ROOT_KINDS
+        when = f" at {cause.t_text}" if cause.t_text else ""
+        evidence.append(f"{words.LOG}{_words_of(cause)}{when}")
+        while_ = _stage(view, server, cause)
+        if rooted:
+            summary = f"{server.name} crashed{while_}: {_words_of(cause)}"
+            remedy = list(
+                _CRASH_REMEDY.get(cause.kind, ("the first error is the cause; later tracebacks are its echo",))
+            )
+        else:
+            summary = f"{server.name} failed to start: {_words_of(cause)}; the root cause stands earlier in the log"
+    echoes = [e for e in view.run(server) if e.kind in ECHO_KINDS and e is not cause]
+    evidence.extend(f"{words.LOG}then {e.kind}: {_words_of(e)}" for e in echoes[:3])
+    evidence.extend(f"{words.LOG}kernel record: {e.line}" for e in crash_xids(view)[:2])
+    if server.pid is not None and not server.gone:
+        evidence.append(f"{words.SEEN}process {server.pid} is still there")
+    return Finding(
+        kind=FindingKind.CRASHED,
+        severity=Severity.CRITICAL,
+        confidence=Confidence.REPORTED,
+        summary=summary,
+        server=server.name,
+        gpus=server.gpus,
+        evidence=tuple(evidence),
+        remedy=tuple(remedy),
+    )
+
+
+_CRASH_REMEDY: dict[EventKind, tuple[str, ...]] = {
+    EventKind.OOM: ("give the step that failed more memory: lower the engine's share of GPU memory, or its batch",),
+    EventKind.NCCL_TIMEOUT: (
+        "a rank did not take part: look at the other ranks and hosts first, then at the links",
+        "the hang began one time-out earlier than the record",
+    ),
+    EventKind.CRASH: ("the first error is the cause; later tracebacks and shutdown lines are its echo",),
+}
+
+
+def _stage(view: HostView, server: ServerReport, cause: LogEvent) -> str:
+    phase = cause.fields.get("phase")
+    if isinstance(phase, str) and phase:
+        return f" during {'tuning' if phase == 'autotune' else phase}"
+    before = [e.kind for e in view.run(server)]
+    tuning = EventKind.AUTOTUNE_START in before and EventKind.AUTOTUNE_END not in before
+    return " during tuning" if tuning else ""
+
+
+def _exited(view: HostView, server: ServerReport) -> Finding:
+    readable = bool(server.events) or bool(server.counts)
+    left = next(view.events(server, EventKind.EXIT), None)
+    evidence = [f"{words.LOG}{left.line}"] if left is not None else []
+    if server.pid is not None:
+        evidence.append(f"{words.SEEN}process {server.pid} is gone")
+    if readable:
+        evidence.append(words.LOG + "no clean stop and no error in the newest run")
+        evidence.append(
+            words.NOT_KNOWN + "whether it was killed (out of memory, an operator, a manager) or died silently"
+        )
+    else:
+        evidence.append(words.NOT_KNOWN + "how it ended: its log cannot be read")
+    return Finding(
+        kind=FindingKind.CRASHED,
+        severity=Severity.CRITICAL if readable else Severity.INFO,
+        confidence=Confidence.INFERRED,
+        summary=f"{server.name} is gone" + (" and its log shows no clean stop" if readable else ""),
+        server=server.name,
+        gpus=server.gpus,
+        evidence=tuple(evidence),
+        remedy=(
+            "look for a kill by the kernel or the manager",
+            words.COMMAND + "dmesg -T | grep -iE 'out of memory|killed process' | tail",
+        ),
+    )

@@ -1,0 +1,436 @@
+"""Findings from the GPUs' figures: limits (a table), spinning ranks, links, stragglers. No log is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from moetop.diagnose import thresholds as th
+from moetop.diagnose import words
+from moetop.diagnose.crossgpu import (
+    Straggler,
+    equal_of,
+    find_straggler,
+    groups_of_equals,
+    holds_memory,
+    is_comms_bound,
+    is_link_narrow,
+    is_link_slow,
+    is_really_working,
+    is_seen_without_process,
+    is_spinning,
+    link_share_pct,
+    working_alone,
+)
+from moetop.diagnose.limits import HEAT, WORDS
+from moetop.diagnose.view import STARTING, GpuView, HostView
+from moetop.model import Confidence, Finding, FindingKind, Limit, ServerMetrics, ServerReport, Severity
+
+# ── limits: one row a finding ────────────────────────────────────────────────────────────────────
+
+
+class LimitRow(msgspec.Struct, frozen=True):
+    """When limits become a finding. Of the rows of one `group` the first that holds for a GPU counts."""
+
+    kind: FindingKind
+    holds: Callable[[GpuView], bool]
+    summary: str
+    compared: str
+    remedy: tuple[str, ...]
+    confidence: Confidence = Confidence.REPORTED
+    group: str = ""
+
+
+def _has(gpu: GpuView, *limits: Limit) -> bool:
+    return any(limit in gpu.report.limits for limit in limits)
+
+
+def _is_hot(gpu: GpuView) -> bool:
+    return any(limit in HEAT for limit in gpu.report.limits)
+
+
+def _is_capped_low(gpu: GpuView) -> bool:
+    return _has(gpu, Limit.SW_POWER_CAP) and _has(gpu, Limit.LIMIT_UNDER_DEFAULT)
+
+
+def _is_capped_elsewhere(gpu: GpuView) -> bool:
+    drawn, util = gpu.figures.power_pct, gpu.figures.util_gpu_pct
+    if not _has(gpu, Limit.SW_POWER_CAP) or drawn is None or (util is not None and util < th.IDLE_UTIL_PCT):
+        return False
+    return drawn < th.CAP_ELSEWHERE_PCT
+
+
+_POWER_QUERY = words.COMMAND + "nvidia-smi -q -d POWER,PERFORMANCE"
+
+LIMIT_ROWS: tuple[LimitRow, ...] = (
+    LimitRow(
+        FindingKind.THERMAL_THROTTLE,
+        _is_hot,
+        "slowed down by heat",
+        "the driver names a thermal reason",
+        (
+            "check airflow, fans, filters, neighbours; a lower power limit alone often does not cure it",
+            words.COMMAND + "nvidia-smi -q -d TEMPERATURE,PERFORMANCE",
+        ),
+    ),
+    LimitRow(
+        FindingKind.HW_SLOWDOWN,
+        lambda g: not _is_hot(g) and _has(g, Limit.HW_SLOWDOWN, Limit.HW_POWER_BRAKE),
+        "slowed down by the hardware (power brake or board protection)",
+        "the driver names a hardware slowdown without heat",
+        ("check power supplies, cables and the board's power budget (BMC)", _POWER_QUERY),
+    ),
+    LimitRow(
+        FindingKind.CLOCK_STUCK_LOW,
+        lambda g: _has(g, Limit.CLOCK_LOW_UNEXPLAINED),
+        "clock far under its maximum at load, no reason reported",
+        f"SM clock under {words.number(th.CLOCK_LOW_PCT)} % of its maximum while busy, and no clock-event reason",
+        (
+            "power delivery outside the GPU is the usual suspect: supply, cable, power controller",
+            "on a GB10: unplug power for a minute; if the clock stays low, return it",
+            words.COMMAND + "nvidia-smi -q -d CLOCK,PERFORMANCE",
+        ),
+        Confidence.MEASURED,
+    ),
+    LimitRow(
+        FindingKind.POWER_CAPPED,
+        _is_capped_low,
+        "held by a power limit that is set under the default",
+        "the power-cap reason is on and the limit lies under the default",
+        (
+            "raise the limit if cooling and supply allow it; memory-bound work may gain little",
+            words.COMMAND + "nvidia-smi -pl DEFAULT_W",
+        ),
+        group="power",
+    ),
+    LimitRow(
+        FindingKind.POWER_CAPPED,
+        _is_capped_elsewhere,
+        "power-capped below its own limit: another budget binds",
+        f"the power-cap reason is on while the draw is under {words.number(th.CAP_ELSEWHERE_PCT)} % of the limit",
+        ("look for a cap of the board, BMC, chassis or power supply", _POWER_QUERY),
+        group="power",
+    ),
+    LimitRow(
+        FindingKind.POWER_LIMIT_LOW,
+        lambda g: _has(g, Limit.LIMIT_UNDER_DEFAULT),
+        "power limit set under the default",
+        "the enforced limit lies under the default; it does not bind at this moment",
+        (
+            "if nobody set it on purpose, set the default again",
+            words.COMMAND + "nvidia-smi -pl DEFAULT_W",
+        ),
+        group="power",
+    ),
+)
+
+
+def find_limits(view: HostView) -> Iterator[Finding]:
+    """One finding a row and host, with the GPUs it holds for."""
+    taken: set[tuple[str, int]] = set()
+    for row in LIMIT_ROWS:
+        hit = [g for g in view.gpus if not g.report.error and row.holds(g) and (row.group, g.index) not in taken]
+        if not hit:
+            continue
+        if row.group:
+            taken.update((row.group, g.index) for g in hit)
+        yield Finding(
+            kind=row.kind,
+            severity=Severity.WARNING,
+            confidence=row.confidence,
+            summary=f"{words.gpus(g.index for g in hit)} {row.summary}",
+            gpus=tuple(g.index for g in hit),
+            evidence=(*(_limit_seen(g) for g in hit[:4]), words.COMPARED + row.compared),
+            remedy=_fill_default(row.remedy, hit),
+        )
+
+
+def _limit_seen(gpu: GpuView) -> str:
+    f, r = gpu.figures, gpu.report
+    parts = [f"{words.number(f.util_gpu_pct)} % busy"] if f.util_gpu_pct is not None else []
+    if f.power_w is not None:
+        limit = f" of {words.number(f.power_limit_w)} W" if f.power_limit_w is not None else " W (limit not known)"
+        parts.append(f"{words.number(f.power_w)}{limit}")
+    if r.power_limit_default_w is not None and Limit.LIMIT_UNDER_DEFAULT in r.limits:
+        parts.append(f"default {words.number(r.power_limit_default_w)} W")
+    if f.sm_clock_mhz is not None:
+        most = f" of {words.number(r.sm_clock_max_mhz)}" if r.sm_clock_max_mhz else ""
+        parts.append(f"SM clock {words.number(f.sm_clock_mhz)}{most} MHz")
+        if gpu.best_clock_mhz and Limit.CLOCK_LOW_UNEXPLAINED in r.limits and gpu.best_clock_mhz > f.sm_clock_mhz * 1.5:
+            parts.append(f"it ran at {words.number(gpu.best_clock_mhz)} MHz before")
+    if f.temp_c is not None:
+        parts.append(f"{words.number(f.temp_c)} °C")
+    named = [WORDS[limit] for limit in r.limits]
+    return f"{words.SEEN}GPU {gpu.index}: {', '.join(parts)}; limits: {', '.join(named) or 'none'}"
+
+
+def _fill_default(remedy: tuple[str, ...], hit: list[GpuView]) -> tuple[str, ...]:
+    default = next((g.report.power_limit_default_w for g in hit if g.report.power_limit_default_w), None)
+    if default is None:
+        return remedy
+    return tuple(line.replace("DEFAULT_W", words.number(default).replace(",", "")) for line in remedy)
+
+
+# ── spinning: hang, ghost, idle spin ─────────────────────────────────────────────────────────────
+
+
+def requests_of(view: HostView, gpu: GpuView) -> tuple[ServerReport | None, ServerMetrics | None]:
+    """The server on a GPU and its request counters, where there are any."""
+    server = view.server_of(gpu.index)
+    metrics = server.metrics if server is not None else None
+    return server, metrics if metrics is not None and metrics.running is not None else None
+
+
+def _spin_seen(gpus: list[GpuView]) -> str:
+    return (
+        f"{words.SEEN}{words.gpus(g.index for g in gpus)}: "
+        f"{words.span(g.figures.util_gpu_pct for g in gpus)} busy at "
+        f"{words.span(g.figures.power_pct for g in gpus)} of the power limit, memory utilization "
+        f"{words.span(g.figures.util_mem_pct for g in gpus)}"
+    )
+
+
+_SPIN_COMPARED = (
+    f"{words.COMPARED}a kernel that only waits reads 100 % busy, 19 % power, 0 % memory utilization; "
+    "work that starves still touches memory"
+)
+
+
+def find_spinning(view: HostView) -> Iterator[Finding]:
+    """`idle_spin`, `ghost_busy` or `collective_hang` for GPUs that are busy waiting."""
+    spinning = [g for g in view.gpus if is_spinning(g)]
+    idle: list[GpuView] = []
+    ghosts: list[GpuView] = []
+    waiting: list[GpuView] = []
+    for gpu in spinning:
+        server, metrics = requests_of(view, gpu)
+        starting = server is not None and server.phase in STARTING
+        if metrics is not None and not starting:
+            if metrics.running == 0 and not metrics.waiting:
+                idle.append(gpu)
+            elif metrics.generation_tokens_s == 0:
+                waiting.append(gpu)
+        elif is_seen_without_process(gpu):
+            ghosts.append(gpu)
+        else:
+            waiting.append(gpu)
+    if idle:
+        yield _idle_spin(idle)
+    if ghosts:
+        yield _ghost_busy(ghosts)
+    yield from _hang(view, waiting)
+
+
+def _idle_spin(gpus: list[GpuView]) -> Finding:
+    return Finding(
+        kind=FindingKind.IDLE_SPIN,
+        severity=Severity.WARNING,
+        confidence=Confidence.REPORTED,
+        summary=f"{words.gpus(g.index for g in gpus)} look busy while no request runs: ranks wait for each other",
+        gpus=tuple(g.index for g in gpus),
+        evidence=(
+            _spin_seen(gpus),
+            words.SERVER + "0 requests running, 0 waiting",
+            _SPIN_COMPARED,
+            words.RULED_OUT + "load (the server's own counters are zero)",
+        ),
+        remedy=(
+            "nothing is slow: the server is not at its limit; utilization is no measure of its load",
+            "to save the power, look for the engine's option to sleep or back off when idle",
+        ),
+    )
+
+
+def _ghost_busy(gpus: list[GpuView]) -> Finding:
+    listed = all(g.report.processes is not None for g in gpus)
+    why = (
+        "the driver lists no process"
+        if listed
+        else f"next to no memory is used ({words.span((g.figures.memory_used_mib for g in gpus), 'MiB')})"
+    )
+    held = [g for g in gpus if (g.figures.memory_used_mib or 0) >= th.GHOST_MEMORY_MIB]
+    unknown = (
+        "whether a process in another PID namespace or container holds the memory"
+        if held
+        else "what left the counter so; public reports name a kernel killed with its container"
+    )
+    return Finding(
+        kind=FindingKind.GHOST_BUSY,
+        severity=Severity.WARNING,
+        confidence=Confidence.INFERRED,
+        summary=f"{words.gpus(g.index for g in gpus)} read 100 % busy and no process is seen on them",
+        gpus=tuple(g.index for g in gpus),
+        evidence=(_spin_seen(gpus), words.SEEN + why, _SPIN_COMPARED, words.NOT_KNOWN + unknown),
+        remedy=(
+            "the card itself may be fine: a stuck counter clears when the driver starts anew or the GPU is reset",
+            "first make sure that nobody works there: containers are not seen from here",
+            *(f"{words.COMMAND}nvidia-smi -r -i {g.index}" for g in gpus[:1]),
+        ),
+    )
+
+
+def _hang(view: HostView, waiting: list[GpuView]) -> Iterator[Finding]:
+    if not waiting or len(view.gpus) < 2:
+        return
+    indices = {g.index for g in waiting}
+    peers = [g for g in view.gpus if g.index not in indices]
+    if len(waiting) == 1 and not any(holds_memory(g) for g in peers):
+        return
+    if any(is_really_working(g) for g in peers if view.server_of(g.index) is view.server_of(waiting[0].index)):
+        return
+    server = view.server_of(waiting[0].index)
+    phase = f" while {server.phase}" if server is not None and server.phase in STARTING else ""
+    evidence = [_spin_seen(waiting)]
+    if peers:
+        evidence.append(
+            f"{words.SEEN}{words.gpus(g.index for g in peers)}: {words.span(g.figures.util_gpu_pct for g in peers)} "
+            f"busy, {words.span((g.figures.memory_used_mib for g in peers), 'MiB')} held"
+        )
+    evidence.append(_SPIN_COMPARED)
+    _server, metrics = requests_of(view, waiting[0])
+    if metrics is not None:
+        evidence.append(f"{words.SERVER}{words.number(metrics.running or 0)} requests running, 0 tokens/s generated")
+    elif not phase:
+        evidence.append(words.NOT_KNOWN + "whether requests run: with none, this is idle spinning and no fault")
+    yield Finding(
+        kind=FindingKind.COLLECTIVE_HANG,
+        severity=Severity.CRITICAL,
+        confidence=Confidence.INFERRED,
+        summary=(
+            f"{words.gpus(indices)} wait at near-idle power{phase}"
+            + (", their peers do nothing" if peers else ", nothing moves")
+            + ": looks like a hang between ranks"
+        ),
+        gpus=tuple(sorted(indices)),
+        server=server.name if server is not None else None,
+        evidence=tuple(evidence),
+        remedy=(
+            "see where each rank stands before restarting (one that waits is not the one that hangs)",
+            words.COMMAND + "py-spy dump --pid PID_OF_EACH_RANK",
+            *(_TUNING_HANG if phase.endswith("tuning") else ()),
+        ),
+    )
+
+
+_TUNING_HANG = ("if it comes again during tuning, start once with the engine's autotuning switched off",)
+
+
+# ── links and stragglers ─────────────────────────────────────────────────────────────────────────
+
+
+def find_comms(view: HostView) -> Iterator[Finding]:
+    """`comms_bound`: a full PCIe link beside idle SMs or memory; a narrow link alone is a hint."""
+    full = [g for g in view.gpus if is_comms_bound(g)]
+    narrow = [g for g in view.gpus if is_link_narrow(g) or is_link_slow(g)]
+    evidence = [_link_seen(g) for g in (full or narrow)[:4]]
+    if narrow:
+        evidence.append(f"{words.SEEN}{words.listed(_link_width(g) for g in narrow)} under load")
+    if full:
+        yield Finding(
+            kind=FindingKind.COMMS_BOUND,
+            severity=Severity.WARNING,
+            confidence=Confidence.MEASURED,
+            summary=(
+                f"{words.gpus(g.index for g in full)}: the PCIe link is near its limit while the chip idles"
+                + (" (it runs narrower or slower than it could)" if narrow else "")
+            ),
+            gpus=tuple(g.index for g in full),
+            evidence=(
+                *evidence,
+                f"{words.COMPARED}{words.number(th.COMMS_LINK_PCT)} % of what the link carries, in both directions "
+                "at once; the driver's counters under-read bursts",
+                words.RULED_OUT + "uploads (they load one direction)",
+            ),
+            remedy=(
+                *(
+                    ("check slot, riser and bifurcation: the link does not use its full width or speed",)
+                    if narrow
+                    else ()
+                ),
+                "fewer ranks, pipeline instead of tensor parallelism, or peer-to-peer if it is switched off",
+                words.COMMAND + "nvidia-smi topo -m",
+                words.COMMAND
+                + "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current --format=csv",
+            ),
+        )
+    elif narrow:
+        yield Finding(
+            kind=FindingKind.COMMS_BOUND,
+            severity=Severity.INFO,
+            confidence=Confidence.REPORTED,
+            summary=f"{words.gpus(g.index for g in narrow)}: the PCIe link runs narrower or slower than it could",
+            gpus=tuple(g.index for g in narrow),
+            evidence=(*evidence, words.NOT_KNOWN + "whether it costs anything: the link is not near its limit"),
+            remedy=("check slot, riser and bifurcation when the model spans GPUs without NVLink",),
+        )
+
+
+def _link_width(gpu: GpuView) -> str:
+    r = gpu.report
+    return f"GPU {gpu.index} gen{r.pcie_gen} x{r.pcie_width} of gen{r.pcie_gen_max} x{r.pcie_width_max}"
+
+
+def _link_seen(gpu: GpuView) -> str:
+    f, load = gpu.figures, link_share_pct(gpu)
+    if f.pcie_rx_mib_s is None or f.pcie_tx_mib_s is None:
+        return f"{words.SEEN}GPU {gpu.index}: link traffic not known"
+    share = f" ({words.number(load)} % of what it carries)" if load is not None else ""
+    return (
+        f"{words.SEEN}GPU {gpu.index}: {words.number(f.pcie_rx_mib_s)} MiB/s in, "
+        f"{words.number(f.pcie_tx_mib_s)} MiB/s out{share}, {words.pct(f.util_gpu_pct)} busy, "
+        f"memory utilization {words.pct(f.util_mem_pct)}"
+    )
+
+
+def find_stragglers(view: HostView) -> Iterator[Finding]:
+    """`straggler`: one of equals that draws less, or that works while the others wait."""
+    for group in groups_of_equals(view):
+        alone = working_alone(group)
+        if alone is not None:
+            yield _working_alone(alone, group)
+            continue
+        if any(is_spinning(g) for g in group):
+            continue
+        slow = find_straggler([equal_of(g) for g in group])
+        if slow is not None:
+            yield straggler_finding(slow, f"GPU {slow.key}", len(group), (slow.key,))
+
+
+def _working_alone(alone: GpuView, group: tuple[GpuView, ...]) -> Finding:
+    rest = [g for g in group if g is not alone]
+    return Finding(
+        kind=FindingKind.STRAGGLER,
+        severity=Severity.WARNING,
+        confidence=Confidence.INFERRED,
+        summary=f"GPU {alone.index} works while {words.gpus(g.index for g in rest)} wait for it",
+        gpus=(alone.index,),
+        evidence=(
+            _spin_seen(rest),
+            f"{words.SEEN}GPU {alone.index}: {words.pct(alone.figures.power_pct)} of its power limit",
+        ),
+        remedy=("compare the ranks' work: expert placement, batch split, or one rank still compiling or tuning",),
+    )
+
+
+def straggler_finding(slow: Straggler, name: str, of: int, gpus: tuple[int, ...]) -> Finding:
+    """Careful words: one that differs is suspected, not convicted."""
+    clock = (
+        f", clock {words.number(slow.clock_mhz)} MHz against {words.number(slow.peers_mhz)}"
+        if slow.clock_mhz is not None and slow.peers_mhz is not None
+        else ""
+    )
+    return Finding(
+        kind=FindingKind.STRAGGLER,
+        severity=Severity.WARNING,
+        confidence=Confidence.INFERRED,
+        summary=f"{name} may hold its peers back: {words.number(slow.less_pct)} % less power at the same load",
+        gpus=gpus,
+        evidence=(
+            f"{words.SEEN}{words.number(slow.power_w)} W against {words.number(slow.peers_w)} W, the median of "
+            f"{of - 1} equals{clock}",
+            words.COMPARED + "equals lie within a few percent of each other",
+            words.NOT_KNOWN + "its own share of the work; a slow state may show in no clock and no reason",
+        ),
+        remedy=("run the same single-GPU test on it and on a peer; swap its place, then its power feed",),
+    )

@@ -1,0 +1,165 @@
+"""Slow kernel paths, missing graphs, overload and hangs of a server, from its log and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moetop.diagnose import thresholds as th
+from moetop.diagnose import words
+from moetop.diagnose.view import ENDED, HostView
+from moetop.model import Confidence, EventKind, Finding, FindingKind, LogEvent, ServerReport, Severity
+
+
+def find_slow_path(view: HostView, server: ServerReport) -> Iterator[Finding]:
+    """`slow_kernel_path`: the engine says that it took a fallback backend."""
+    events = list(view.events(server, EventKind.MOE_BACKEND_FALLBACK))
+    if not events or server.phase in ENDED:
+        return
+    names = [str(e.fields["to"]) for e in events if e.fields.get("to")]
+    quants = [str(e.fields["quant"]) for e in events if e.fields.get("quant")]
+    to = f" through {names[0]}" if names else " through a fallback backend"
+    yield Finding(
+        kind=FindingKind.SLOW_KERNEL_PATH,
+        severity=Severity.WARNING,
+        confidence=Confidence.REPORTED,
+        summary=f"slow kernel path: {quants[0] + ' weights' if quants else 'weights'} run{to}",
+        server=server.name,
+        gpus=server.gpus,
+        evidence=tuple(
+            [f"{words.LOG}{_fallback_words(e)}" for e in events[:3]]
+            + [words.NOT_KNOWN + "why: the line is printed for the path taken, its words on the GPU can be wrong"]
+        ),
+        remedy=(
+            "name a MoE backend that supports this quantization on this GPU, or upgrade the engine",
+            "tuning does not help this path",
+        ),
+    )
+
+
+def _fallback_words(event: LogEvent) -> str:
+    """The record without its claim on the hardware, which is known to be wrong on SM100 and SM120."""
+    text = " ".join(event.line.split())
+    for claim in ("Your GPU does not have native support for FP4 computation but FP4 quantization is being used. ",):
+        text = text.replace(claim, "")
+    return text[:400] + (f" (ranks {', '.join(event.ranks)})" if event.ranks else "")
+
+
+EAGER_ARGS = ("enforce_eager", "disable_cuda_graph")
+"""Arguments that switch CUDA graphs off (vLLM, SGLang)."""
+
+
+def find_launch_bound(view: HostView, server: ServerReport) -> Iterator[Finding]:
+    """`launch_bound`: no CUDA graphs, so that the host launches every kernel."""
+    if server.phase in ENDED:
+        return
+    events = list(view.events(server, EventKind.CUDAGRAPHS_DISABLED))
+    args = [name for name in EAGER_ARGS if server.args.get(name) is True]
+    if not events and not args:
+        return
+    evidence = [f"{words.LOG}{e.line}" for e in events[:2]]
+    evidence.extend(f"{words.SERVER}{name} is set" for name in args)
+    metrics = server.metrics
+    if metrics is not None and metrics.running and metrics.generation_tokens_s is not None:
+        each = metrics.generation_tokens_s / metrics.running
+        evidence.append(
+            f"{words.SERVER}{words.number(metrics.generation_tokens_s)} tokens/s for "
+            f"{words.plural(round(metrics.running), 'request')}: {words.number(each)} each"
+        )
+    waiting = [g for g in view.gpus_of(server) if g.report.state == "host_bound"]
+    if waiting:
+        busy = words.span(g.figures.util_gpu_pct for g in waiting)
+        evidence.append(f"{words.SEEN}{words.gpus(g.index for g in waiting)} wait for the host ({busy} busy)")
+    yield Finding(
+        kind=FindingKind.LAUNCH_BOUND,
+        severity=Severity.WARNING,
+        confidence=Confidence.MEASURED
+        if waiting and waiting[0].report.confidence == "measured"
+        else Confidence.REPORTED,
+        summary="CUDA graphs are off: the host launches every kernel",
+        server=server.name,
+        gpus=tuple(g.index for g in waiting) or server.gpus,
+        evidence=tuple(evidence),
+        remedy=(
+            "start without the option that switches graphs off (enforce_eager, disable_cuda_graph)",
+            "if graphs fail on this GPU in this build, upgrade the engine",
+        ),
+    )
+
+
+def find_overload(view: HostView, server: ServerReport) -> Iterator[Finding]:
+    """`overloaded`: the KV cache is full, or more requests wait than run."""
+    metrics = server.metrics
+    if metrics is None or server.phase in ENDED or server.gone:
+        return
+    evidence = []
+    if metrics.kv_usage_pct is not None and metrics.kv_usage_pct >= th.KV_FULL_PCT:
+        evidence.append(f"{words.SERVER}KV cache {words.number(metrics.kv_usage_pct)} % used")
+    if metrics.waiting is not None and metrics.running is not None and metrics.waiting > metrics.running:
+        running, waiting = words.number(metrics.running), words.number(metrics.waiting)
+        evidence.append(f"{words.SERVER}{waiting} requests wait while {running} run")
+    if not evidence:
+        return
+    yield Finding(
+        kind=FindingKind.OVERLOADED,
+        severity=Severity.WARNING,
+        confidence=Confidence.REPORTED,
+        summary=f"{server.name} has more work than room",
+        server=server.name,
+        gpus=server.gpus,
+        evidence=tuple(evidence),
+        remedy=("more replicas, fewer or shorter requests, or more KV-cache memory",),
+    )
+
+
+PROGRESS_KINDS = frozenset(
+    (
+        EventKind.AUTOTUNE_PROGRESS,
+        EventKind.AUTOTUNE_END,
+        EventKind.GRAPH_CAPTURE,
+        EventKind.JIT_PROGRESS,
+        EventKind.WEIGHTS_PROGRESS,
+        EventKind.WEIGHTS_LOADED,
+        EventKind.READY,
+        EventKind.THROUGHPUT,
+        EventKind.STEP_TIME,
+    )
+)
+
+
+def find_log_hang(view: HostView, server: ServerReport) -> Iterator[Finding]:
+    """`collective_hang` from a log: ranks out of step, and wait lines again and again without progress."""
+    if server.phase in ENDED or server.gone:
+        return
+    waits: list[LogEvent] = []
+    for event in view.run(server):
+        if event.kind is EventKind.ENGINE_WAIT:
+            waits.append(event)
+        elif event.kind in PROGRESS_KINDS:
+            waits = []
+    behind = ranks_behind(view, server)
+    if sum(e.count for e in waits) < th.HANG_WAIT_LINES or not behind:
+        return
+    yield Finding(
+        kind=FindingKind.COLLECTIVE_HANG,
+        severity=Severity.CRITICAL,
+        confidence=Confidence.INFERRED,
+        summary=f"ranks are out of step ({words.listed(behind)} did not follow) and nothing moves: looks like a hang",
+        server=server.name,
+        gpus=server.gpus,
+        evidence=(
+            f"{words.LOG}{waits[-1].line}",
+            f"{words.LOG}{sum(e.count for e in waits)} wait lines and no progress between them",
+            f"{words.LOG}tuning ended on some ranks and not on {words.listed(behind)}",
+        ),
+        remedy=(
+            "see where each rank stands before restarting",
+            words.COMMAND + "py-spy dump --pid PID_OF_EACH_RANK",
+        ),
+    )
+
+
+def ranks_behind(view: HostView, server: ServerReport) -> tuple[str, ...]:
+    """Ranks that began tuning and did not end it while others did."""
+    began = {r for e in view.events(server, EventKind.AUTOTUNE_START) for r in e.ranks}
+    ended = {r for e in view.events(server, EventKind.AUTOTUNE_END) for r in e.ranks}
+    return tuple(sorted(began - ended)) if ended else ()

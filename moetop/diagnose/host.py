@@ -1,0 +1,214 @@
+"""All that is known of one host: frames in, report out. The only state of the diagnosis; it reads no
+clock and does no I/O, so that the same frames give the same report at any speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from moetop.diagnose.faults import CLEAN_UP, GAUGE_RULE
+from moetop.diagnose.findings import find_all
+from moetop.diagnose.gpu import GpuEvidence
+from moetop.diagnose.headline import host_headline
+from moetop.diagnose.servers import ServerEvidence
+from moetop.diagnose.view import HostView
+from moetop.engines.logbook import LogBook
+from moetop.model import (
+    AnyFrame,
+    EventKind,
+    EventSeverity,
+    Finding,
+    FindingKind,
+    GpuInfo,
+    Gpus,
+    Hello,
+    HostLoad,
+    HostReport,
+    HostStatus,
+    Inventory,
+    Link,
+    LinkPhase,
+    Log,
+    LogEvent,
+    Server,
+    Severity,
+    Status,
+)
+
+KERNEL = "kernel"
+"""Source of the kernel's own records."""
+
+RECORDING = "recording"
+
+
+class HostEvidence:
+    """Evidence on one host. `window_s` 0 judges single samples. `live` is False for pasted text, whose
+    times mean nothing; `source` overrides what the probe says it read from."""
+
+    def __init__(self, name: str, window_s: float = 10.0, *, source: str | None = None, live: bool = True) -> None:
+        self.name = name
+        self.window_s = window_s
+        self.source = source
+        self.live = live
+        self._hello: Hello | None = None
+        self._gpus: dict[int, GpuEvidence] = {}
+        self._servers = ServerEvidence(live)
+        self._statuses: dict[tuple[str, str], Status] = {}
+        self._link: Link | None = None
+        self._load: HostLoad | None = None
+        self._gauge_events: dict[tuple[int, int], LogEvent] = {}
+        self._newest: float | None = None
+
+    # ── in ───────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def books(self) -> Mapping[str, LogBook]:
+        """Every log being read, by its source; the kernel's is `kernel`."""
+        return self._servers.books
+
+    def apply(self, frame: AnyFrame) -> tuple[LogEvent, ...]:
+        """Take a frame; the log events it brought."""
+        if isinstance(frame, Gpus):
+            self._tick(frame.t)
+            return self._on_gpus(frame)
+        if isinstance(frame, Log):
+            return self._servers.on_log(frame)
+        self._tick(frame.t)
+        if isinstance(frame, Hello):
+            self._on_hello(frame)
+        elif isinstance(frame, Server):
+            self._servers.on_server(frame)
+        elif isinstance(frame, Inventory):
+            self._servers.on_inventory(frame)
+        elif isinstance(frame, Status):
+            self._statuses[(frame.code, frame.source or str(frame.detail.get("gpu", "")))] = frame
+        return ()
+
+    def apply_link(self, link: Link) -> None:
+        """Take the state of the connection."""
+        self._link = link
+
+    def _tick(self, t: float) -> None:
+        if self._newest is None or t > self._newest:
+            self._newest = t
+
+    def _on_hello(self, frame: Hello) -> None:
+        self._hello = frame
+        self._newest = frame.t
+        self._statuses.clear()
+        there = {info.index: info for info in frame.gpus}
+        for index in [i for i in self._gpus if i not in there]:
+            del self._gpus[index]
+        for index, info in there.items():
+            known = self._gpus.get(index)
+            if known is None or (known.info.uuid, known.info.name) != (info.uuid, info.name):
+                self._gpus[index] = GpuEvidence(info, self.window_s)
+            else:
+                known.inform(info)
+
+    def _on_gpus(self, frame: Gpus) -> tuple[LogEvent, ...]:
+        if frame.load is not None:
+            self._load = frame.load
+        events: list[LogEvent] = []
+        running = self._servers.running(frame.t)
+        for sample in frame.gpus:
+            gpu = self._gpus.get(sample.index)
+            if gpu is None:
+                gpu = self._gpus[sample.index] = GpuEvidence(GpuInfo(index=sample.index), self.window_s)
+            gpu.take(frame.t, sample, running.get(sample.index, running.get(None)))
+            if sample.last_xid:
+                events.extend(self._on_gauge(sample.index, sample.last_xid, frame.t))
+        return tuple(events)
+
+    def _on_gauge(self, index: int, code: int, t: float) -> list[LogEvent]:
+        if (index, code) in self._gauge_events or len(self._gauge_events) >= 256:
+            return []
+        event = LogEvent(
+            kind=EventKind.XID,
+            rule=GAUGE_RULE,
+            severity=EventSeverity.NOTICE if code == CLEAN_UP else EventSeverity.ERROR,
+            line=f"exporter: last Xid of GPU {index} is {code}",
+            t=t if self.live else None,
+            fields={"code": code, "gpu": index, "root": code != CLEAN_UP},
+        )
+        self._gauge_events[(index, code)] = event
+        return [event]
+
+    # ── out ──────────────────────────────────────────────────────────────────────────────────────
+
+    def report(self, now: float | None = None) -> HostReport:
+        """Everything known at `now` (seconds of the frames' clock; None: the newest frame's time)."""
+        moment = self._newest if now is None else now
+        view = self._view(moment)
+        findings = find_all(view)
+        gpus = tuple(g.report for g in view.gpus)
+        status, error = self._status(view, findings)
+        hello = self._hello
+        return HostReport(
+            name=self.name,
+            headline=host_headline(findings, gpus, view.servers),
+            status=status,
+            error=error,
+            driver=hello.driver if hello is not None else None,
+            source=self._source(),
+            gpus=gpus,
+            servers=view.servers,
+            events=view.kernel_events,
+            findings=findings,
+            load=self._load,
+            notes=self._notes(),
+        )
+
+    def _view(self, now: float | None) -> HostView:
+        infos = [gpu.info for gpu in self._gpus.values()]
+        servers, runs = self._servers.reports(now, infos)
+        gpus = tuple(self._gpus[index].view(now) for index in sorted(self._gpus))
+        return HostView(
+            name=self.name,
+            now=now,
+            live=self.live,
+            answers=any(g.figures.n and not g.report.error for g in gpus),
+            link=self._link,
+            driver=self._hello.driver if self._hello is not None else None,
+            statuses=tuple(self._statuses.values()),
+            gpus=gpus,
+            servers=servers,
+            kernel_events=(*self._servers.events_of_log(KERNEL), *self._gauge_events.values()),
+            runs=runs,
+        )
+
+    def _source(self) -> str | None:
+        if self.source is not None:
+            return self.source
+        if self._hello is not None and self._hello.source is not None:
+            return self._hello.source
+        return RECORDING if self._gpus else None
+
+    def _status(self, view: HostView, findings: tuple[Finding, ...]) -> tuple[HostStatus, str | None]:
+        """Whether the host's data can be had, and if not the sentence why."""
+        link = self._link
+        if link is not None and link.phase is LinkPhase.LOST:
+            return HostStatus.UNREACHABLE, link.reason or "the connection is lost"
+        fatal = next((s for s in view.statuses if s.fatal), None)
+        if fatal is not None and not view.answers:
+            return (HostStatus.UNREACHABLE if self.live else HostStatus.DEGRADED), fatal.message
+        unreadable = next((f for f in findings if f.kind in _UNREADABLE and f.severity is Severity.CRITICAL), None)
+        if unreadable is not None:
+            return HostStatus.DEGRADED, unreadable.summary
+        if any(s.level in ("warning", "error") and s.code in _DEGRADING for s in view.statuses):
+            return HostStatus.DEGRADED, None
+        if link is not None and link.phase in (LinkPhase.CONNECTING, LinkPhase.DEGRADED):
+            return HostStatus.DEGRADED, link.reason
+        if self._gpus and not view.answers:
+            return HostStatus.DEGRADED, "no GPU values come in"
+        return HostStatus.OK, None
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = list(self._hello.notes) if self._hello is not None else []
+        notes.extend(s.message for s in self._statuses.values() if s.level in ("warning", "error"))
+        return tuple(dict.fromkeys(notes))
+
+
+_UNREADABLE = frozenset(
+    (FindingKind.NO_DATA, FindingKind.DRIVER_MISMATCH, FindingKind.GPU_LOST, FindingKind.UNREACHABLE)
+)
+_DEGRADING = frozenset(("fallback_smi", "stuck_gpu", "gpu_lost", "smi_failed", "smi_hang", "smi_missing", "no_nvml"))

@@ -1,0 +1,293 @@
+"""What is known of a host's servers: processes, logs, counters and tuning files joined into reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from moetop.diagnose import thresholds as th
+from moetop.diagnose.view import ENDED, RunEvents, index_run
+from moetop.engines.logbook import LogBook, LogDigest
+from moetop.engines.verdict import ServerFacts, judge_tuning
+from moetop.model import (
+    Engine,
+    EventKind,
+    GpuInfo,
+    Inventory,
+    Log,
+    LogEvent,
+    Phase,
+    Server,
+    ServerMetrics,
+    ServerReport,
+    Tuning,
+)
+
+KERNEL = "kernel"
+MAX_BOOKS = 64
+"""Logs read at a time; more sources than this on one host are a mistake or an attack."""
+
+
+class _Known:
+    """A server process as last told, and when."""
+
+    def __init__(self, frame: Server) -> None:
+        self.frame = frame
+        self.heard_t = frame.t
+        self.metrics = frame.metrics
+        self.metrics_t = frame.t if frame.metrics is not None else None
+
+    def update(self, frame: Server) -> None:
+        same = frame.pid == self.frame.pid or frame.gone
+        if frame.gone and not frame.argv:
+            frame = msgspec.structs.replace(self.frame, gone=True, t=frame.t, notes=frame.notes or self.frame.notes)
+        self.frame, self.heard_t = frame, frame.t
+        if frame.metrics is not None:
+            self.metrics, self.metrics_t = frame.metrics, frame.t
+        elif not same:
+            self.metrics = self.metrics_t = None
+
+
+class ServerEvidence:
+    """Processes by name and logs by source. Nothing is judged here but what joins what."""
+
+    def __init__(self, live: bool) -> None:
+        self.live = live
+        self.books: dict[str, LogBook] = {}
+        self._known: dict[str, _Known] = {}
+        self._files: dict[str, Inventory] = {}
+        self._digests: dict[str, LogDigest] = {}
+        self._runs: dict[str, tuple[LogDigest, RunEvents]] = {}
+        self._tunings: dict[str, tuple[tuple[object, ...], Tuning]] = {}
+        self._running: dict[str, tuple[float, float]] = {}
+
+    # ── in ───────────────────────────────────────────────────────────────────────────────────────
+
+    def on_log(self, frame: Log) -> tuple[LogEvent, ...]:
+        """Read one line; the events it brought."""
+        book = self.books.get(frame.source)
+        if book is None:
+            if len(self.books) >= MAX_BOOKS:
+                return ()
+            book = self.books[frame.source] = LogBook(frame.source)
+        self._digests.pop(frame.source, None)
+        if frame.skipped or frame.counts:
+            book.count(frame.counts, frame.skipped)
+        events = book.feed(frame.line, frame.t)
+        if not (frame.history and self.live):
+            for event in events:
+                running = event.fields.get("running") if event.kind is EventKind.THROUGHPUT else None
+                if isinstance(running, (int, float)):
+                    self._running[frame.source] = (frame.t, float(running))
+        return events
+
+    def on_server(self, frame: Server) -> None:
+        known = self._known.get(frame.name)
+        if known is None:
+            self._known[frame.name] = _Known(frame)
+        else:
+            known.update(frame)
+
+    def on_inventory(self, frame: Inventory) -> None:
+        self._files[frame.server] = frame
+
+    # ── numbers for the GPUs ─────────────────────────────────────────────────────────────────────
+
+    def running(self, t: float) -> dict[int | None, float]:
+        """Running requests by GPU index; under None for the GPUs no server names."""
+        found: dict[int | None, float] = {}
+        unplaced: list[float | None] = []
+        sources = set()
+        for known in self._known.values():
+            frame = known.frame
+            if frame.gone:
+                continue
+            value = self._running_of(known, t)
+            if frame.source:
+                sources.add(frame.source)
+            if frame.gpus:
+                if value is not None:
+                    found.update(dict.fromkeys(frame.gpus, value))
+            else:
+                unplaced.append(value)
+        unplaced.extend(self._fresh_running(s, t) for s in self.books if s != KERNEL and s not in sources)
+        if unplaced and all(v is not None for v in unplaced):
+            found[None] = sum(v for v in unplaced if v is not None)
+        return found
+
+    def _running_of(self, known: _Known, t: float) -> float | None:
+        if known.metrics is not None and known.metrics.running is not None and self._is_fresh(known.metrics_t, t):
+            return known.metrics.running
+        return self._fresh_running(known.frame.source, t)
+
+    def _fresh_running(self, source: str | None, t: float) -> float | None:
+        said = self._running.get(source) if source is not None else None
+        return said[1] if said is not None and self._is_fresh(said[0], t) else None
+
+    def _is_fresh(self, said_t: float | None, now: float | None) -> bool:
+        if not self.live or now is None:
+            return True
+        return said_t is not None and now - said_t <= th.METRICS_STALE_S
+
+    # ── out ──────────────────────────────────────────────────────────────────────────────────────
+
+    def events_of_log(self, source: str) -> tuple[LogEvent, ...]:
+        """Every event of one log."""
+        return tuple(self._digest(source).events) if source in self.books else ()
+
+    def reports(
+        self, now: float | None, infos: Sequence[GpuInfo]
+    ) -> tuple[tuple[ServerReport, ...], dict[str, RunEvents]]:
+        """Every server, those found as processes first, then logs without one; and their newest runs."""
+        reports: list[ServerReport] = []
+        runs: dict[str, RunEvents] = {}
+        used = {k.frame.source for k in self._known.values() if k.frame.source and not k.frame.gone}
+        for known in self._known.values():
+            if known.frame.gone and self._is_succeeded(known):
+                continue
+            report = self._report(known.frame.name, known, known.frame.source, now, infos)
+            reports.append(report)
+            runs[report.name] = self._run_events(known.frame.source)
+        used |= {k.frame.source for k in self._known.values() if k.frame.source}
+        for source in self.books:
+            if source != KERNEL and source not in used:
+                reports.append(self._report(source, None, source, now, infos))
+                runs[source] = self._run_events(source)
+        return tuple(reports), runs
+
+    def _is_succeeded(self, gone: _Known) -> bool:
+        """Whether another process has taken the place of one that is gone."""
+        for other in self._known.values():
+            frame = other.frame
+            if frame.gone or other is gone:
+                continue
+            mine = gone.frame
+            if frame.source and frame.source == mine.source:
+                return True
+            if frame.port is not None and frame.port == mine.port:
+                return True
+            if set(frame.gpus) & set(mine.gpus) and frame.started is not None and frame.started >= gone.heard_t - 60:
+                return True
+        return False
+
+    def _digest(self, source: str) -> LogDigest:
+        digest = self._digests.get(source)
+        if digest is None:
+            digest = self._digests[source] = self.books[source].digest()
+        return digest
+
+    def _run_events(self, source: str | None) -> RunEvents:
+        if source is None or source not in self.books:
+            return RunEvents()
+        digest = self._digest(source)
+        cached = self._runs.get(source)
+        if cached is None or cached[0] is not digest:
+            newest = digest.runs[-1].n if digest.runs else None
+            cached = self._runs[source] = (digest, index_run(tuple(digest.events), newest))
+        return cached[1]
+
+    def _report(
+        self, name: str, known: _Known | None, source: str | None, now: float | None, infos: Sequence[GpuInfo]
+    ) -> ServerReport:
+        digest = self._digest(source) if source is not None and source in self.books else LogBook(name).digest()
+        frame = known.frame if known is not None else None
+        engine = _engine(frame.engine if frame is not None else None) or digest.engine
+        versions = {**_log_versions(digest), **(frame.versions if frame is not None else {})}
+        args = _joined_args(digest.args, frame.args if frame is not None else {})
+        metrics = self._metrics(known, source, digest, now)
+        phase = _phase(digest.phase, frame, metrics)
+        gpus = frame.gpus if frame is not None else ()
+        inventory = self._files.get(name)
+        facts = ServerFacts(
+            engine=engine,
+            versions=versions,
+            args=args,
+            env=frame.env if frame is not None else {},
+            **_card(infos, gpus),
+        )
+        files = inventory.files if inventory is not None else ()
+        return ServerReport(
+            name=name,
+            engine=engine,
+            version=versions.get(str(engine)) if engine is not None else None,
+            versions=versions,
+            pid=frame.pid if frame is not None else None,
+            argv=frame.argv if frame is not None else (),
+            args=args,
+            env=frame.env if frame is not None else {},
+            port=frame.port if frame is not None else None,
+            manager=frame.manager if frame is not None else None,
+            log=frame.log if frame is not None else None,
+            phase=phase,
+            ready=(digest.ready or phase is Phase.READY) and phase not in ENDED,
+            gone=frame.gone if frame is not None else False,
+            metrics=metrics,
+            tuning=self._tuning(name, digest, facts, files),
+            files=files,
+            gpus=gpus,
+            runs=tuple(digest.runs),
+            events=tuple(digest.events),
+            counts=dict(digest.counts),
+            notes=(*(frame.notes if frame is not None else ()), *(inventory.notes if inventory is not None else ())),
+        )
+
+    def _tuning(self, name: str, digest: LogDigest, facts: ServerFacts, files: Sequence[Any]) -> Tuning:
+        key = (id(digest), facts, files)
+        cached = self._tunings.get(name)
+        if cached is None or cached[0] != key:
+            cached = self._tunings[name] = (key, judge_tuning(digest, facts, files))
+        return cached[1]
+
+    def _metrics(
+        self, known: _Known | None, source: str | None, digest: LogDigest, now: float | None
+    ) -> ServerMetrics | None:
+        if known is not None and known.metrics is not None and self._is_fresh(known.metrics_t, now):
+            return known.metrics
+        if known is not None and known.frame.gone:
+            return None
+        if not self.live:
+            return digest.metrics
+        said = self._running.get(source) if source is not None else None
+        return digest.metrics if said is not None and self._is_fresh(said[0], now) else None
+
+
+def _engine(name: str | None) -> Engine | None:
+    try:
+        return Engine(name) if name else None
+    except ValueError:
+        return None
+
+
+def _log_versions(digest: LogDigest) -> dict[str, str]:
+    return {str(digest.engine): digest.version} if digest.engine is not None and digest.version else {}
+
+
+def _joined_args(from_log: dict[str, Any], from_process: dict[str, Any]) -> dict[str, Any]:
+    """The process's own arguments win, but `auto` does not hide what the log says it became."""
+    joined = dict(from_log)
+    for key, value in from_process.items():
+        if value == "auto" and joined.get(key) not in (None, ""):
+            continue
+        joined[key] = value
+    return joined
+
+
+def _phase(phase: Phase, frame: Server | None, metrics: ServerMetrics | None) -> Phase:
+    if frame is not None and frame.gone:
+        return phase if phase in ENDED else (Phase.STOPPED if phase is Phase.DRAINING else Phase.EXITED)
+    if phase is not Phase.UNKNOWN or frame is None:
+        return phase
+    counted = metrics is not None and metrics.running is not None
+    return Phase.READY if frame.healthy or counted else Phase.UNKNOWN
+
+
+def _card(infos: Iterable[GpuInfo], gpus: Sequence[int]) -> dict[str, str | None]:
+    """Name and compute capability of the GPUs a server runs on."""
+    mine = [i for i in infos if not gpus or i.index in gpus]
+    first = mine[0] if mine else None
+    return {
+        "gpu_name": first.name if first is not None else None,
+        "compute_capability": first.compute_capability if first is not None else None,
+    }
