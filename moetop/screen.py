@@ -1,0 +1,75 @@
+"""Runs the screen over a session: what its keys do besides looking. Draws nothing itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+from moetop.config import Config
+from moetop.errors import ExitCode, UsageError
+from moetop.export.output import open_output, replace_file
+from moetop.session import Session
+from moetop.ui.app import run
+from moetop.ui.feed import NoActions
+
+
+def state_folder() -> Path:
+    """Where files go that a key wrote when the working folder cannot be written; created on demand."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()) / "moetop"
+
+
+def _free_path(stem: str, suffix: str) -> Path:
+    """A file name that is not taken, in the working folder or else in the state folder."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    folder = Path.cwd()
+    if not os.access(folder, os.W_OK):
+        folder = state_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for number in range(100):
+        path = folder / f"{stem}-{stamp}{f'-{number}' if number else ''}.{suffix}"
+        if not path.exists():
+            return path
+    raise UsageError(f"too many files named {stem}-{stamp} in {folder}")
+
+
+class SessionActions(NoActions):
+    """The acting keys of a session."""
+
+    def __init__(self, session: Session, config: Config) -> None:
+        self._session = session
+        self._config = config
+
+    def write_snapshot(self) -> str:
+        path = _free_path("moetop", "json")
+        open_output(str(path), "json").write(self._session.watch.snapshot(time.time()))
+        return str(path)
+
+    def write_picture(self, svg: str) -> str:
+        path = _free_path("moetop", "svg")
+        replace_file(path, svg.encode())
+        return str(path)
+
+    def write_text(self, name: str, text: str) -> str:
+        safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)[:60] or "text"
+        path = _free_path(f"moetop-{safe}", "txt")
+        replace_file(path, text.encode("utf-8", "backslashreplace"))
+        return str(path)
+
+
+def run_screen(args: argparse.Namespace, session: Session, config: Config) -> ExitCode:
+    """Show the app until it is left. Raises UsageError for a theme that cannot be used."""
+    with session.running():
+        code = run(
+            session.watch,
+            actions=SessionActions(session, config),
+            theme=config.theme,
+            readonly=config.readonly,
+            demo_note=session.notes[0] if session.notes else None,
+            interval_s=config.interval_s,
+        )
+    if session.recorder is not None and session.recorder.error is not None:
+        raise session.recorder.error
+    return ExitCode(code)

@@ -1,0 +1,195 @@
+"""Puts a mode together: configuration -> transports, fleet, watch state, recorder. Judges and shows nothing."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from moetop.config import Config, HostSpec, Overrides, merge
+from moetop.config import load_config as read_config_file
+from moetop.engines.literals import scan_literals
+from moetop.errors import ExitCode
+from moetop.fleet import Fleet
+from moetop.recording import Recorder
+from moetop.transport.base import HostTarget, ProbeOptions, Transport
+from moetop.watch import Watch
+
+SCREEN_WINDOW_S = 10.0
+"""Window of a live screen (judgement: long enough to be calm, short enough to follow a restart)."""
+
+SNAPSHOT_WINDOW_S = 2.0
+"""Window of a snapshot of a live host."""
+
+LOCAL_NAME = "localhost"
+
+
+@dataclass
+class Session:
+    """A fleet and what is known of it. `flat_out` sources end by themselves and are read as fast as they come."""
+
+    watch: Watch
+    fleet: Fleet
+    flat_out: bool = False
+    dated: bool = True
+    recorder: Recorder | None = None
+    notes: tuple[str, ...] = ()
+    transports: Sequence[Transport] = field(default_factory=tuple)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Start the fleet; on leaving, whatever the reason, stop it and close the recorder."""
+        self.fleet.start()
+        try:
+            yield
+        finally:
+            self.fleet.stop()
+            if self.recorder is not None:
+                self.recorder.close()
+
+    def taken_at(self) -> float:
+        """Epoch seconds of a snapshot taken now."""
+        return time.time()
+
+
+def load_config(args: argparse.Namespace) -> Config:
+    """The configuration file, if any, under the command line. Raises UsageError."""
+    return merge(
+        read_config_file(args.config),
+        Overrides(
+            hosts=tuple(args.host),
+            window_s=args.window,
+            interval_s=args.interval,
+            theme=args.theme,
+            readonly=args.readonly,
+            accept_new_host_keys=args.accept_new_host_keys,
+            log_path=args.log_path,
+            record=args.record,
+            debug=args.debug,
+        ),
+    )
+
+
+def open_session(args: argparse.Namespace, config: Config) -> Session:
+    """The session that the arguments ask for; nothing is connected yet. Raises UsageError."""
+    for_snapshot = args.snapshot is not None
+    window_s = config.window_s
+    if window_s is None:
+        window_s = SNAPSHOT_WINDOW_S if for_snapshot else SCREEN_WINDOW_S
+    flat_out = for_snapshot and args.every is None
+    if args.log is not None or args.smi_log is not None or args.metrics is not None:
+        from moetop.triage.offline import offline_transport
+
+        transport = offline_transport(log=args.log, smi_log=args.smi_log, metrics=args.metrics, window_s=window_s)
+        return _assemble([transport], window_s, live=False, flat_out=True)
+    if args.replay is not None:
+        from moetop.transport.replay import open_recording
+
+        speed = 0.0 if flat_out else args.speed or 1.0
+        replays = open_recording(args.replay, speed=speed, from_s=args.from_s, to_s=args.to_s)
+        return _assemble(replays, window_s, live=False, flat_out=flat_out)
+    if args.demo:
+        from moetop.demo import transports
+
+        return _assemble(transports(flat_out=flat_out), window_s, live=False, flat_out=flat_out, record=config.record)
+    return _live_session(config, window_s, once=flat_out and window_s == 0)
+
+
+def _live_session(config: Config, window_s: float, *, once: bool) -> Session:
+    hosts = config.hosts or (local_host(config),)
+    options = {host.name: probe_options(config, host, once=once) for host in hosts}
+    transports = [transport_for(config, host) for host in hosts]
+    return _assemble(transports, window_s, live=True, record=config.record, per_host=options)
+
+
+def local_host(config: Config) -> HostSpec:
+    """This machine, with what the configuration says of `localhost` or of all hosts."""
+    from dataclasses import replace
+
+    return replace(config.host(LOCAL_NAME), transport="local")
+
+
+def probe_options(config: Config, host: HostSpec, *, once: bool = False) -> ProbeOptions:
+    """What the probe on `host` is asked to do."""
+    literals, noise = scan_literals()
+    return ProbeOptions(
+        interval_s=config.interval_of(host),
+        once=once,
+        literals=literals,
+        noise_literals=noise,
+        logs=tuple(host.probe_logs()),
+        discover=host.discover and not once,
+        sudo=host.sudo,
+    )
+
+
+def transport_for(config: Config, host: HostSpec) -> Transport:
+    """The way to `host`; connects to nothing yet."""
+    from moetop.transport import open_transport
+
+    target = HostTarget(
+        address=host.address,
+        name=host.name,
+        user=host.user,
+        port=host.port,
+        kind=host.transport,
+        identity_file=host.identity_file,
+        accept_new_host_keys=config.accept_new_host_keys,
+        ask_password=host.ask_password,
+        connect_timeout_s=host.connect_timeout_s,
+        python=host.python,
+    )
+    return open_transport(target, ask)
+
+
+def ask(question: str, visible: bool) -> str | None:
+    """Ask the person at the terminal; None where there is none."""
+    if not sys.stdin.isatty():
+        return None
+    try:
+        if not visible:
+            return getpass.getpass(f"{question} ")
+        print(question, end=" ", file=sys.stderr, flush=True)  # noqa: T201 - a prompt on the terminal
+        return sys.stdin.readline().rstrip("\n")
+    except EOFError:
+        return None
+
+
+def _assemble(
+    transports: Sequence[Transport],
+    window_s: float,
+    *,
+    live: bool,
+    flat_out: bool = False,
+    record: str | None = None,
+    per_host: dict[str, ProbeOptions] | None = None,
+) -> Session:
+    recorder = Recorder(record) if record is not None else None
+    watch = Watch(
+        window_s,
+        live=live,
+        keep_history=not flat_out,
+        on_frame=recorder.write if recorder is not None else None,
+    )
+    for transport in transports:
+        watch.expect(transport.name)
+    fleet = Fleet(transports, watch, ProbeOptions(), per_host=per_host)
+    return Session(watch, fleet, flat_out=flat_out, dated=live, recorder=recorder, transports=transports)
+
+
+def run_retune(args: argparse.Namespace, config: Config) -> ExitCode:
+    """`moetop --retune HOST`."""
+    from moetop.retune.cli import run
+
+    return run(args, config)
+
+
+def run_app(args: argparse.Namespace, session: Session, config: Config) -> ExitCode:
+    """The screen."""
+    from moetop.screen import run_screen
+
+    return run_screen(args, session, config)
