@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
-.PHONY: demo test test-slow test-gpu lint bench faults clean system
+.PHONY: demo test test-slow test-gpu faults lint bench schema clean system
 
 $(STAMP): pyproject.toml constraints.txt
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "moetop needs Python 3.10 or later: make PY=python3.12" >&2; exit 1; }
 	$(PY) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
@@ -24,10 +25,13 @@ system:
 	@tests/rig/install-system.sh
 
 test: $(STAMP) system lint
-	$(BIN)/pytest -n 2 -m "not slow and not gpu"
+	$(BIN)/pytest -n 2 -m "not slow and not gpu and not faults"
 
 test-slow: $(STAMP) system
-	$(BIN)/pytest -m "slow and not gpu"
+	$(BIN)/pytest -m "slow and not gpu and not faults"
+
+faults: $(STAMP) system
+	$(BIN)/pytest -m "faults and not gpu"
 
 test-gpu: $(STAMP)
 	$(BIN)/pytest -m gpu
@@ -35,5 +39,8 @@ test-gpu: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench
 
+schema: $(STAMP)
+	$(BIN)/python -m moetop.export.schema
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info tests/.build
+	rm -rf $(VENV) build dist *.egg-info tests/.build .mypy_cache .ruff_cache .hypothesis
