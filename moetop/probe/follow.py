@@ -17,8 +17,8 @@ Status = Callable[..., None]  # status(code, message, level="info", detail=None)
 
 
 POLL_S = 0.2
-READ_BYTES = 512 * 1024
-READS_A_STEP = 16
+READ_BYTES = 2 * 1024 * 1024
+READS_A_STEP = 4
 ANCHOR_BYTES = 64
 HEAD_BYTES = 256
 BAR_WAIT_S = 1.0  # an unfinished line of progress bars is sent on this often

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 from typing import Any, Callable, Iterable
 
 from .redact import redact_text
+from .sieve import choose_fragments, gnu_grep, grep_words
 
 Emit = Callable[["dict[str, Any]", bool], None]
 
@@ -15,7 +17,7 @@ MAX_BAR = 8 * 1024  # of a longer line of progress bars, the last one travels to
 TAIL_RATE = 200.0  # lines a second without an event: what a person can follow, times ten
 TAIL_BURST = 600.0
 NEWEST_EVERY_S = 1.0  # in a storm the newest line of each counted kind still travels this often
-OTHER = "other"  # kind under which elided lines are counted that no noise literal names
+STORM_BYTES = 256 * 1024  # from this size on, a block is searched by grep
 
 
 class Splitter:
@@ -82,46 +84,77 @@ def bound_line(line: bytes) -> bytes:
 
 
 class Matcher:
-    """The literals that mark an event, and those that name kinds of noise."""
+    """The literals that mark an event, and those that name kinds of noise; letter case does not matter."""
 
     def __init__(self, literals: Iterable[str], noise: dict[str, Iterable[str]]) -> None:
-        self.literals = [item.encode("utf-8", "replace") for item in literals if item]
-        self.noise = {
-            kind: [item.encode("utf-8", "replace") for item in items if item] for kind, items in noise.items()
-        }
+        self.literals = _lowered(literals)
+        self.noise = {kind: _lowered(items) for kind, items in noise.items()}
         self._any = re.compile(b"|".join(re.escape(item) for item in self.literals)) if self.literals else None
+        self._grep: list[bytes] | None = None
+        self._looked_for_grep = False
 
     def hit(self, line: bytes) -> bool:
         """Whether the line may be an event."""
-        return self._any is not None and self._any.search(line, 0, MAX_LINE) is not None
+        return self._any is not None and self._any.search(line[:MAX_LINE].lower()) is not None
 
     def hit_lines(self, block: bytes) -> list[int]:
         """Starts of the lines of a block that may be events, in order."""
+        if len(block) >= STORM_BYTES and self.literals:
+            found = self._hit_lines_by_grep(block)
+            if found is not None:
+                return found
+        low = block.lower()
         starts = set()
         for literal in self.literals:
-            at = block.find(literal)
+            at = low.find(literal)
             while at >= 0:
-                starts.add(block.rfind(b"\n", 0, at) + 1)
-                end = block.find(b"\n", at)
-                at = block.find(literal, end) if end >= 0 else -1
+                starts.add(low.rfind(b"\n", 0, at) + 1)
+                end = low.find(b"\n", at)
+                at = low.find(literal, end) if end >= 0 else -1
         return sorted(starts)
+
+    def _hit_lines_by_grep(self, block: bytes) -> list[int] | None:
+        if not self._looked_for_grep:
+            self._looked_for_grep = True
+            grep = gnu_grep()
+            self._grep = grep_words(grep, choose_fragments(self.literals, block[:STORM_BYTES])) if grep else None
+        if self._grep is None:
+            return None
+        try:
+            done = subprocess.run(
+                self._grep,
+                check=False,
+                input=block,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={"LC_ALL": "C"},
+                timeout=10,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        if done.returncode not in (0, 1):
+            return None
+        starts = []
+        for record in done.stdout.split(b"\n")[:-1]:
+            number, _, line = record.partition(b":")
+            if self.hit(line):
+                starts.append(int(number))
+        return starts
 
     def kind_of(self, line: bytes) -> str | None:
         """Noise kind of a line, None when no literal names it."""
-        return next((kind for kind, items in self.noise.items() if any(item in line for item in items)), None)
+        low = line[:MAX_LINE].lower()
+        return next((kind for kind, items in self.noise.items() if any(item in low for item in items)), None)
 
-    def count(self, block: bytes, lines: int) -> dict[str, int]:
-        """How many of the block's `lines` lines are of which kind."""
-        counts: dict[str, int] = {}
-        left = lines
-        for kind, items in self.noise.items():
-            found = min(sum(block.count(item) for item in items), left)
-            if found:
-                counts[kind] = found
-                left -= found
-        if left:
-            counts[OTHER] = left
-        return counts
+    def count(self, block: bytes) -> dict[str, int]:
+        """How many of the block's lines are of which kind of noise."""
+        low = block.lower()
+        counts = {kind: sum(low.count(item) for item in items) for kind, items in self.noise.items()}
+        return {kind: number for kind, number in counts.items() if number}
+
+
+def _lowered(texts: Iterable[str]) -> list[bytes]:
+    return [text.lower().encode("utf-8", "replace") for text in texts if text]
 
 
 class Picker:
@@ -161,8 +194,9 @@ class Picker:
             frame["history"] = True
         if self._skipped:
             frame["skipped"] = self._skipped
-        if self._counts:
-            frame["counts"] = self._counts
+        counts = {kind: number for kind, number in self._counts.items() if number > 0}
+        if counts:
+            frame["counts"] = counts
         self._skipped, self._counts, self._last = 0, {}, None
         self._emit(frame, event)
 
@@ -193,11 +227,10 @@ class Picker:
         """Send the newest elided line, so that what was counted becomes known."""
         if self._last is not None:
             line, offset = self._last
-            kind = self.matcher.kind_of(line) or OTHER
+            kind = self.matcher.kind_of(line)
             self._skipped -= 1
-            self._counts[kind] = self._counts.get(kind, 1) - 1
-            if self._counts[kind] <= 0:
-                del self._counts[kind]
+            if kind is not None and self._counts.get(kind):
+                self._counts[kind] -= 1
             self.ship(line, offset, False)
         elif self._skipped:
             self.ship(b"", None, False, history=True)
@@ -208,13 +241,13 @@ class Picker:
         self._filled = now
 
     def _elide_line(self, line: bytes, offset: int | str | None) -> None:
-        kind = self.matcher.kind_of(line) or OTHER
+        kind = self.matcher.kind_of(line)
         now = time.monotonic()
-        if kind != OTHER and now - self._newest.get(kind, 0.0) >= NEWEST_EVERY_S:
+        if kind is not None and now - self._newest.get(kind, 0.0) >= NEWEST_EVERY_S:
             self._newest[kind] = now
             self.ship(line, offset, False)
             return
-        self.owe(1, {kind: 1})
+        self.owe(1, {kind: 1} if kind is not None else {})
         self._last = (bound_line(line), offset)
 
     def _storm(self, block: bytes, end: int | None) -> None:
@@ -244,15 +277,17 @@ class Picker:
     def _newest_of_kinds(self, block: bytes) -> set[int]:
         now = time.monotonic()
         starts = set()
+        low = block[-STORM_BYTES:].lower()
+        before = len(block) - len(low)
         for kind, items in self.matcher.noise.items():
             if now - self._newest.get(kind, 0.0) >= NEWEST_EVERY_S:
-                at = max((block.rfind(item) for item in items), default=-1)
+                at = max((low.rfind(item) for item in items), default=-1)
                 if at >= 0:
                     self._newest[kind] = now
-                    starts.add(block.rfind(b"\n", 0, at) + 1)
+                    starts.add(block.rfind(b"\n", 0, before + at) + 1)
         return starts
 
     def _elide(self, segment: bytes) -> None:
         lines = segment.count(b"\n")
         if lines:
-            self.owe(lines, self.matcher.count(segment, lines))
+            self.owe(lines, self.matcher.count(segment))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import threading
 import time
 from collections import Counter, deque
 from typing import Any, Callable, Iterator
 
-from .lines import MAX_BAR, MAX_LINE, OTHER, Matcher, Picker
+from .lines import MAX_BAR, MAX_LINE, Matcher, Picker
+from .sieve import choose_fragments, gnu_grep, grep_words
 
 Status = Callable[..., None]
 
@@ -20,7 +19,6 @@ BYTES_A_WORKER = 64 * 1024 * 1024
 MAX_WORKERS = 8
 BLOCK_BYTES = 1024 * 1024
 LONG_BLOCKS = 4
-FRAGMENT_BYTES = 5  # short fragments keep grep's automaton in the first-level cache; see tests/bench_scan.py
 SAMPLE_BYTES = 256 * 1024
 SAMPLES = 8
 FIRST_KEPT = 100  # of each literal's lines the first ones travel,
@@ -29,44 +27,6 @@ SHIP_BYTES = 32 * 1024 * 1024
 WATCH_S = 0.005
 PROGRESS_S = 1.0
 COUNT_MAX_BYTES = 8 * 1024 * 1024 * 1024
-
-
-def choose_fragments(literals: list[bytes], sample: bytes) -> list[bytes]:
-    """For each literal the short piece of it that this log's ordinary text resembles least.
-
-    Every line with a literal holds its fragment; the few other lines with one are sorted out later.
-    """
-    one = Counter(sample)
-    two = Counter(zip(sample, sample[1:]))  # noqa: B905
-    three = Counter(zip(sample, sample[1:], sample[2:]))  # noqa: B905
-    chosen = set()
-    for literal in literals:
-        size = min(FRAGMENT_BYTES, len(literal))
-        pieces = [literal[at : at + size] for at in range(len(literal) - size + 1)]
-
-        def cost(piece: bytes) -> int:
-            start = one[piece[0]] + two[tuple(piece[:2])] + three[tuple(piece[:3])]  # type: ignore[index]
-            return start + (64 * sample.count(piece) if start else 0)
-
-        chosen.add(min(pieces, key=cost))
-    return sorted(chosen)
-
-
-def grep_pattern(fragments: list[bytes]) -> bytes:
-    """An extended regular expression that matches any of the fragments."""
-    return b"|".join(re.sub(rb"([][\\.*^$(){}+?|])", rb"\\\1", piece) for piece in fragments)
-
-
-def gnu_grep() -> str | None:
-    """Path of a GNU grep (others lack -b or are slower than reading here)."""
-    path = shutil.which("grep")
-    if path is None:
-        return None
-    try:
-        words = subprocess.run([path, "--version"], check=False, capture_output=True, timeout=5)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return path if b"GNU grep" in words.stdout else None
 
 
 class Kept:
@@ -80,8 +40,9 @@ class Kept:
 
     def add(self, offset: int, head: bytes, length: int) -> None:
         """Note a line if it holds a literal (and not only a fragment of one)."""
+        low = head.lower()
         for index, literal in enumerate(self._literals):
-            if literal in head:
+            if literal in low:
                 self.found[index] += 1
                 if len(self.first[index]) < FIRST_KEPT:
                     self.first[index].append((offset, length))
@@ -113,7 +74,7 @@ class Kept:
 class _Worker:
     """One grep over one part of the file. It reads from its own open file, so where it is can be seen."""
 
-    def __init__(self, grep: str, pattern: bytes, fd: int, start: int, end: int, literals: list[bytes]) -> None:
+    def __init__(self, words: list[bytes], fd: int, start: int, end: int, literals: list[bytes]) -> None:
         self.kept = Kept(literals)
         self.end = end
         self._start = start
@@ -122,7 +83,7 @@ class _Worker:
         self._passed: int | None = None
         self.error: str | None = None
         self._process = subprocess.Popen(
-            [os.fsencode(grep), b"-a", b"-b", b"--line-buffered", b"-E", b"-e", pattern],
+            words,
             stdin=self._fd,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -229,11 +190,11 @@ class HistoryScan:
         return self._scan_here(fd, start, end, literals)
 
     def _scan_grep(self, grep: str, fd: int, start: int, end: int, literals: list[bytes]) -> Kept | None:
-        pattern = grep_pattern(choose_fragments(literals, _sample(fd, start, end)))
+        words = grep_words(grep, choose_fragments(literals, _sample(fd, start, end)))
         workers: list[_Worker] = []
         try:
             for first, last in split_ranges(fd, start, end):
-                workers.append(_Worker(grep, pattern, fd, first, last, literals))
+                workers.append(_Worker(words, fd, first, last, literals))
             self._wait(workers, end - start)
         except OSError:
             return None
@@ -295,13 +256,12 @@ class HistoryScan:
                     return
                 lines = block.count(b"\n") or 1
                 total += lines
-                counts.update(matcher.count(block, lines))
+                counts.update(matcher.count(block))
                 time.sleep(0)
         finally:
             os.close(fd)
-        counts[OTHER] -= sent
         if total > sent:
-            self._counted.append((total - sent, {kind: number for kind, number in counts.items() if number > 0}))
+            self._counted.append((total - sent, dict(counts)))
 
 
 def split_ranges(fd: int, start: int, end: int) -> list[tuple[int, int]]:

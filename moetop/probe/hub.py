@@ -1,0 +1,115 @@
+"""Keeps one follower a log: configured ones and those of found servers, never the same log twice."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Callable
+
+from .follow import FileFollower
+from .journal import CommandFollower, CommandSource, ContainerSource, JournalSource
+from .lines import Emit, Matcher, Picker
+from .scan import HistoryScan
+
+
+class LogHub:
+    """Starts and stops followers. `options` are the probe's."""
+
+    def __init__(self, options: dict[str, Any], emit: Emit) -> None:
+        self._emit = emit
+        self._matcher = Matcher(options.get("literals") or (), options.get("noise_literals") or {})
+        self._history = bool(options.get("history", True))
+        self._tail_lines = int(options.get("tail_lines", 200))
+        self._resume: dict[str, Any] = dict(options.get("resume") or {})
+        self._sudo = bool(options.get("sudo", False))
+        self._followers: dict[str, FileFollower | CommandFollower] = {}
+        self._names: dict[tuple[Any, ...], str] = {}
+        self._stopped = False
+
+    def add(self, spec: dict[str, Any], source: str | None = None) -> str | None:
+        """Follow a log unless it is followed already; the name of its frames, None if the kind is not known."""
+        same = _identity(spec)
+        if same in self._names:
+            return self._names[same]
+        name = source or str(spec.get("target") or " ".join(spec.get("argv") or ()))
+        if self._stopped or not name or name in self._followers:
+            return name or None
+        follower = self._make(spec, name)
+        if follower is None:
+            return None
+        self._names[same] = name
+        self._followers[name] = follower
+        follower.start()
+        return name
+
+    def stop(self) -> None:
+        """End every follower."""
+        self._stopped = True
+        for follower in list(self._followers.values()):
+            follower.stop()
+
+    def say(self, source: str) -> Callable[..., None]:
+        """A status sender for one log."""
+
+        def status(code: str, message: str, level: str = "info", detail: dict[str, Any] | None = None) -> None:
+            frame: dict[str, Any] = {
+                "type": "status",
+                "t": time.time(),
+                "code": code,
+                "message": message,
+                "level": level,
+                "source": source,
+            }
+            if detail:
+                frame["detail"] = detail
+            self._emit(frame, level != "info")
+
+        return status
+
+    def _make(self, spec: dict[str, Any], name: str) -> FileFollower | CommandFollower | None:
+        picker = Picker(name, self._matcher, self._emit)
+        status = self.say(name)
+        resume = self._resume.get(name)
+        resume = resume if isinstance(resume, dict) else None
+        kind, target = spec.get("kind"), str(spec.get("target") or "")
+        if kind == "file":
+            return self._make_file(os.path.expanduser(target), picker, status, resume, spec.get("holder"))
+        source: CommandSource
+        if kind == "journal":
+            source = JournalSource(target, bool(spec.get("user")), self._sudo and not spec.get("user"))
+        elif kind == "container":
+            source = ContainerSource(str(spec.get("runtime") or "docker"), target, self._sudo)
+        elif kind == "command" and spec.get("argv"):
+            source = CommandSource([str(word) for word in spec["argv"]])
+        else:
+            status("log_missing", "a log of kind %r cannot be followed" % (kind,), level="warning")
+            return None
+        return CommandFollower(source, picker, status, resume, self._tail_lines, self._history)
+
+    def _make_file(
+        self,
+        path: str,
+        picker: Picker,
+        status: Callable[..., None],
+        resume: dict[str, Any] | None,
+        holder: tuple[int, int] | None,
+    ) -> FileFollower:
+        def held() -> tuple[int, int] | None:
+            if holder is None:
+                return None
+            try:
+                entry = os.stat("/proc/%d/fd/%d" % holder)
+            except OSError:
+                return None
+            return (entry.st_dev, entry.st_ino)
+
+        history = HistoryScan(picker, status, lambda: self._stopped) if self._history else None
+        return FileFollower(path, picker, status, resume, history, self._tail_lines, held)
+
+
+def _identity(spec: dict[str, Any]) -> tuple[Any, ...]:
+    """What makes two ways of naming a log the same log."""
+    kind = spec.get("kind")
+    if kind == "file":
+        return ("file", os.path.realpath(os.path.expanduser(str(spec.get("target") or ""))))
+    return (kind, spec.get("target"), tuple(spec.get("argv") or ()), bool(spec.get("user")))
