@@ -1,0 +1,174 @@
+"""Looks at everything a plan depends on and touches nothing: process, manager, rights, disk, lock, GPUs, files."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+import time
+from pathlib import Path
+
+from . import control, files, gpu, procs, restore, store, web
+from .job import RUNNING
+from .redact import redact_argv, redact_text
+
+_SITE = re.compile(r"(/\S*?/(?:site|dist)-packages)/")
+
+
+def look(request: dict) -> dict:
+    """The facts; `request` names the process, its port, files, tuner candidates and addresses."""
+    pid = request.get("pid")
+    found: dict = {
+        "now": time.time(),
+        "hostname": socket.gethostname(),
+        "user": restore._user(os.geteuid()),
+        "uid": os.geteuid(),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "server": _server(pid, request) if pid else None,
+        "files": [{"path": path, "size": Path(path).stat().st_size} for path in files.expand(request.get("moves", []))],
+        "targets": [_target(path) for path in request.get("targets", [])],
+        "gpu": _gpu(pid),
+        "logind_kills": restore.logind_kills(),
+        "systemd_run": shutil.which("systemd-run") is not None,
+    }
+    found["not_movable"] = {one["path"]: why for one in found["files"] for why in [files.why_not_movable(one["path"])] if why}
+    found["state"] = _state_folder()
+    key = lock_key(request.get("port"), pid)
+    found["lock_key"] = key
+    found["lock"] = store.Lock(key).holder()
+    found["interrupted"] = [job for job in store_jobs() if job["lock_key"] == key and job["status"] == "interrupted"]
+    found["tuners"] = [path for path in _tuner_places(request, found["server"]) if Path(path).is_file()]
+    packages = (found["server"] or {}).get("packages")
+    if packages:
+        found["missing_packages"] = [one for one in request.get("packages", []) if not (Path(packages) / one).is_dir()]
+    if request.get("metrics_url"):
+        found["requests"] = web.metrics(request["metrics_url"], request["metric_names"])
+    return found
+
+
+def lock_key(port: int | None, pid: int | None) -> str:
+    """What two operators who mean the same server agree on: its port, else its command and folder."""
+    if port:
+        return f"port {port}"
+    return f"command {procs.argv(pid)} in {procs.link(pid, 'cwd')}" if pid else "none"
+
+
+def store_jobs() -> list[dict]:
+    """Every job of this user on this host, newest first, with `interrupted` where the runner is gone."""
+    found = []
+    for folder in sorted(store.jobs_dir().iterdir(), reverse=True):
+        try:
+            state = store.read_json(folder / "state.json")
+        except (OSError, ValueError):
+            continue
+        status = state.get("status")
+        if status == RUNNING and not store.runner_alive(state):
+            status = "interrupted"
+        keys = ("server", "host", "operator", "created", "ended", "message", "lock_key")
+        found.append({"job": folder.name, "status": status, **{key: state.get(key) for key in keys}})
+    return found
+
+
+def _state_folder() -> dict:
+    try:
+        folder = store.jobs_dir()
+        return {"path": str(folder), "free_mib": shutil.disk_usage(str(folder)).free >> 20, "error": None}
+    except OSError as error:
+        return {"path": str(error.filename), "free_mib": None, "error": error.strerror}
+
+
+def _target(path: str) -> dict:
+    return {"path": path, "exists": Path(path).exists(), "why_not": files.why_not_movable(path)}
+
+
+def _gpu(pid: int | None) -> dict:
+    family = {one["pid"] for one in procs.tree(pid)} if pid and procs.identity(pid) else set()
+    try:
+        rows = gpu.processes()
+    except RuntimeError as error:
+        return {"smi": True, "error": redact_text(str(error)), "processes": None}
+    if rows is not None:
+        for row in rows:
+            row["ours"] = row["pid"] in family
+            row["name"] = redact_text(row["name"])
+    return {"smi": rows is not None, "error": None, "processes": rows}
+
+
+def _server(pid: int, request: dict) -> dict:
+    """The process as it is now; its arguments redacted, of its environment only the names."""
+    ident = procs.identity(pid)
+    if ident is None:
+        return {"alive": False, "pid": pid}
+    facts = restore.survey_start(pid)
+    packages = site_packages(pid)
+    port = request.get("port")
+    return {
+        "alive": True,
+        "pid": pid,
+        "ident": ident,
+        "started": procs.started_at(pid),
+        **{**facts, "argv": redact_argv(facts["argv"])},
+        "manager": restore.manager(pid),
+        "tree": [one["pid"] for one in procs.tree(pid)],
+        "listens": (control.listening_pid(port) is not None) if port else None,
+        "packages": packages,
+        "package": _package(packages, request.get("engine"), procs.started_at(pid)),
+    }
+
+
+def site_packages(pid: int) -> str | None:
+    """Folder the process's Python packages are mapped from."""
+    try:
+        with Path(f"/proc/{pid}/maps").open(errors="replace") as lines:
+            for line in lines:
+                match = _SITE.search(line)
+                if match:
+                    return match.group(1)
+    except OSError:
+        return None
+    return None
+
+
+def _package(folder: str | None, engine: str | None, started: float | None) -> dict | None:
+    """Version of the engine on disk now, and whether it was put there after the process started."""
+    if not folder or not engine:
+        return None
+    for path in sorted(Path(folder).glob(f"{engine}-*.dist-info")):
+        newer = started is not None and path.stat().st_mtime > started + 1.0
+        return {"version": path.name[len(engine) + 1 : -len(".dist-info")], "newer_than_process": newer}
+    return None
+
+
+def _tuner_places(request: dict, server: dict | None) -> list[str]:
+    """Where the tuning script may be: named places, the server's folder and what is above its packages."""
+    bases = [os.path.expanduser(base) for base in request.get("tuner_bases", [])]
+    if server and server.get("alive"):
+        cwd = server.get("cwd")
+        script = next((part for part in server["argv"][1:3] if part.endswith(".py")), None)
+        bases += [cwd] if cwd else []
+        if script:
+            bases.append(str((Path(cwd or "/") / script).resolve().parent))
+        bases += [str(above) for above in list(Path(server["packages"]).parents)[:5]] if server.get("packages") else []
+        bases += [str(above) for above in _source_trees(server.get("packages"), request.get("engine"))]
+    seen: dict[str, None] = {}
+    for base in bases:
+        for relative in request.get("tuner_scripts", []):
+            seen[str(Path(base) / relative)] = None
+    return list(seen)
+
+
+def _source_trees(packages: str | None, engine: str | None) -> list[Path]:
+    """Git checkouts an editable install points to."""
+    if not packages or not engine:
+        return []
+    found = []
+    for path in Path(packages).glob(f"*{engine}*.pth"):
+        try:
+            first = path.read_text(errors="replace").splitlines()[:1]
+        except OSError:
+            continue
+        if first and first[0].startswith("/"):
+            found += [Path(first[0]), Path(first[0]).parent]
+    return found
