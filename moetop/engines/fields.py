@@ -1,0 +1,420 @@
+"""Reads the values out of matched log lines: configuration file names, arguments, bars. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from moetop.engines.pyrepr import parse_call, parse_dict
+from moetop.engines.rule import Fields, number
+
+MAX_LIST = 64
+"""Lists in an event's fields are bounded; more of the same says nothing new."""
+
+_CONFIG_NAME = re.compile(
+    r"(?:E=(?P<E>\d+),)?N=(?P<N>\d+)(?:,K=(?P<K>\d+))?,device_name=(?P<device_name>[^,\[\]/]+?)"
+    r"(?:,dtype=(?P<dtype>[A-Za-z0-9_]+?))?(?:,block_shape=\[(?P<block>[\d, ]+)\])?"
+    r"(?:,per_channel_quant=\w+?)?(?P<down>_down)?\.json"
+)
+_TRITON_DIR = re.compile(r"/triton_(\d+(?:_\d+)*)/")
+_JSON_PATHS = re.compile(r"(?:(?<=[\s'\"\[,])|^)(?:/|~/|\.{1,2}/|[A-Za-z]:\\)[^'\"]{0,2000}?\.json(?!\w)")
+
+
+def config_fields(path: str) -> Fields:
+    """The parts of a Triton configuration file's name (`E=..,N=..,device_name=...json`)."""
+    found: Fields = {"path": path, "file": path.rsplit("/", 1)[-1]}
+    name = _CONFIG_NAME.search(found["file"])
+    if name is None:
+        return found
+    for key in ("E", "N", "K"):
+        if name[key] is not None:
+            found[key] = int(name[key])
+    found["device_name"] = name["device_name"]
+    found["dtype"] = name["dtype"]
+    found["block_shape"] = [int(part) for part in name["block"].split(",") if part.strip()] if name["block"] else None
+    if name["down"]:
+        found["down"] = True
+    triton = _TRITON_DIR.search(path)
+    if triton:
+        found["triton"] = triton[1].replace("_", ".")
+    return found
+
+
+def json_paths(text: str) -> list[str]:
+    """Paths ending in .json in `text`, printed plain, as a Python list, or joined by commas."""
+    return [found[0] for found in _JSON_PATHS.finditer(text)][:MAX_LIST]
+
+
+def missing_config(match: re.Match[str]) -> Fields:
+    """The configuration file a warning says it did not find; of several, the last is the built-in place."""
+    rest = match.string[match.end() : match.end() + 8192]
+    paths = json_paths(rest)
+    if not paths:
+        return {}
+    fields = config_fields(paths[-1])
+    if len(paths) > 1:
+        fields["searched"] = paths
+    return fields
+
+
+def used_config(match: re.Match[str]) -> Fields:
+    """The configuration file a line says is in use."""
+    return config_fields(match["path"])
+
+
+def fallback_config(match: re.Match[str]) -> Fields:
+    """A configuration of another Triton version was taken."""
+    fields = config_fields(match["got"])
+    wanted = _TRITON_DIR.search(match["want"])
+    fields["wanted"] = match["want"]
+    fields["wanted_triton"] = wanted[1].replace("_", ".") if wanted else None
+    fields["used_triton"] = match["ver"].rstrip(".")
+    return fields
+
+
+_RANK_FILE = re.compile(r"rank_?\w*?\.json$|rank_tp\d+\S*")
+_SGL_CACHE = re.compile(r"/flashinfer/autotune/(?P<flashinfer>[\w.]+)/(?P<arch>sm\w+)/")
+_VLLM_CACHE = re.compile(r"/flashinfer_autotune_cache/(?P<flashinfer>[\w.]+)/(?P<arch>\w+)/")
+
+
+def cache_path(match: re.Match[str]) -> Fields:
+    """A tuning cache's path, with the FlashInfer version and architecture that it names."""
+    path = match["path"].rstrip(".,;")
+    fields: Fields = {"path": path}
+    where = _SGL_CACHE.search(path) or _VLLM_CACHE.search(path)
+    if where:
+        fields |= where.groupdict()
+    for name, value in match.groupdict().items():
+        if name != "path" and value is not None:
+            fields[name] = number(value)
+    return fields
+
+
+def saved_cache(match: re.Match[str]) -> Fields:
+    """How many configurations a tuner saved."""
+    fields: Fields = {"path": match["path"], "configs": int(match["n"])}
+    if match["new"] is not None:
+        fields["new"] = int(match["new"])
+        fields["previous"] = int(match["old"])
+    return fields
+
+
+def loaded_cache(match: re.Match[str]) -> Fields:
+    """How many configurations a tuner loaded."""
+    return {"path": match["path"], "configs": int(match["n"])}
+
+
+_DIFF = re.compile(r"(\w+): saved=(.{0,200}?) vs current=(.{0,200}?)(?=, \w+: saved=|$)")
+
+
+def cache_mismatch(match: re.Match[str]) -> Fields:
+    """Which parts of a cache's environment differ, as `{name: [saved, current]}`."""
+    diff = (match["diff"] or "")[:4096]
+    return {"path": match["path"], "mismatch": {key: [old, new] for key, old, new in _DIFF.findall(diff)}}
+
+
+_BAR = re.compile(r"(?P<pct>\d{1,3})%\D[^/]{0,300}?(?P<n>\d+)/(?P<tot>\d+) \[(?P<el>[\d:?]+)(?:<(?P<eta>[\d:?]+))?")
+
+
+def bar(match: re.Match[str]) -> Fields:
+    """A progress bar's value: done, total, percent."""
+    named = {key: number(value) for key, value in match.groupdict().items() if value is not None}
+    fields: Fields = {}
+    for source, target in (("n", "done"), ("tot", "total"), ("pct", "pct")):
+        if source in named:
+            fields[target] = named.pop(source)
+    return named | fields
+
+
+def tuning_bar(match: re.Match[str]) -> Fields:
+    """FlashInfer's bar for one operator."""
+    return {
+        "op": match["op"],
+        "done": int(match["n"]),
+        "total": int(match["tot"]),
+        "pct": int(match["pct"]),
+        "rate": f"{match['rate']} {match['unit']}" if match["rate"] else None,
+        "eta": match["eta"],
+    }
+
+
+_TACTIC_ERROR = re.compile(r"(?:Assertion failed: )?(?P<why>[^(\n]{1,300}?)(?:\. Error: | \(/|\.? *$|\()")
+
+
+def skipped_tactic(match: re.Match[str]) -> Fields:
+    """A tactic the tuner could not use, and why."""
+    fields: Fields = {"tactics": [number(match["tac"])] if match["tac"] else []}
+    runner = re.search(r"(\w+) object at", match["runner"] or "")
+    if runner:
+        fields["runner"] = runner[1]
+    error = re.sub(r"\[TensorRT-LLM\]\[\w+\] ?", "", (match["err"] or "")[:2048])
+    why = _TACTIC_ERROR.search(error)
+    if why:
+        fields["reason"] = why["why"].strip()
+    return fields
+
+
+_WANTED_ARGS = [
+    "model",
+    "model_path",
+    "served_model_name",
+    "tp_size",
+    "pp_size",
+    "dp_size",
+    "ep_size",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "enable_expert_parallel",
+    "quantization",
+    "moe_runner_backend",
+    "moe_backend",
+    "moe_a2a_backend",
+    "attention_backend",
+    "fp4_gemm_runner_backend",
+    "disable_flashinfer_autotune",
+    "enable_flashinfer_autotune",
+    "disable_cuda_graph",
+    "enforce_eager",
+    "max_num_seqs",
+    "max_model_len",
+    "host",
+    "port",
+    "log_level",
+    "enable_metrics",
+    "disable_custom_all_reduce",
+    "enable_deterministic_inference",
+    "kernel_config",
+    "optimization_level",
+    "mem_fraction_static",
+    "gpu_memory_utilization",
+    "chunked_prefill_size",
+    "max_num_batched_tokens",
+    "kv_cache_dtype",
+]
+
+
+def args_summary(args: Fields) -> Fields:
+    """The arguments worth showing on the event's line."""
+    fields = {name: args[name] for name in _WANTED_ARGS if args.get(name) is not None}
+    fields["tp"] = args.get("tp_size", args.get("tensor_parallel_size"))
+    return {name: value for name, value in fields.items() if value is not None} | {"args": args}
+
+
+def sglang_args(match: re.Match[str]) -> Fields:
+    """`ServerArgs(...)` as values."""
+    return args_summary(parse_call(match.string, match.end()))
+
+
+def vllm_args(match: re.Match[str]) -> Fields:
+    """`{...}` after `non-default args:` as values."""
+    return args_summary(parse_dict(match.string, match.end() - 1))
+
+
+_PAIR = re.compile(r"(#?[A-Za-z][\w /#().-]{0,40}?): ([^,]{1,40})")
+
+
+def decode_batch(match: re.Match[str]) -> Fields:
+    """SGLang's decode line by its `key: value` pairs, whatever their order."""
+    pairs = dict(_PAIR.findall(match.string[match.end() : match.end() + 1500]))
+    fields: Fields = {}
+    for key, name in (
+        ("#running-req", "running"),
+        ("#queue-req", "waiting"),
+        ("gen throughput (token/s)", "gen_tok_s"),
+    ):
+        if key in pairs:
+            fields[name] = number(pairs[key].strip())
+    usage = pairs.get("token usage", pairs.get("full token usage"))
+    if usage is not None:
+        value = number(usage.strip())
+        fields["kv_pct"] = round(value * 100, 2) if isinstance(value, int | float) else None
+    graph = next((value for key, value in pairs.items() if key.endswith(" graph")), None)
+    if graph is not None:
+        fields["cuda_graph"] = graph.strip() == "True"
+    return fields
+
+
+def prefill_batch(match: re.Match[str]) -> Fields:
+    """SGLang's prefill line by its pairs."""
+    pairs = dict(_PAIR.findall(match.string[match.end() : match.end() + 1500]))
+    fields: Fields = {}
+    for key, name in (
+        ("#new-seq", "new_seq"),
+        ("#new-token", "new_tokens"),
+        ("#queue-req", "waiting"),
+        ("input throughput (token/s)", "prompt_tok_s"),
+    ):
+        if key in pairs:
+            fields[name] = number(pairs[key].strip())
+    return fields
+
+
+def vllm_stats(match: re.Match[str]) -> Fields:
+    """vLLM's periodic line."""
+    return {
+        "engine": match["e"],
+        "prompt_tok_s": float(match["pp"]),
+        "gen_tok_s": float(match["tg"]),
+        "running": int(match["run"]),
+        "waiting": int(match["wait"]),
+        "kv_pct": float(match["kv"]) if match["kv"] else None,
+    }
+
+
+_ITER_PAIR = re.compile(r"(\w+) = ([^,{]{1,60})")
+
+
+def trt_iteration(match: re.Match[str]) -> Fields:
+    """TensorRT-LLM's iteration line by its pairs; the order changed between releases."""
+    pairs = dict(_ITER_PAIR.findall(match.string[match.start() : match.start() + 2000]))
+    fields: Fields = {"iter": int(match["it"])}
+    for key, name in (("num_scheduled_requests", "running"), ("host_step_time", "host_step_ms")):
+        if key in pairs:
+            fields[name] = number(pairs[key].removesuffix("ms").strip())
+    device = pairs.get("prev_device_step_time", "").removesuffix("ms").strip()
+    if device and device != "N/A":
+        fields["device_step_ms"] = number(device)
+    usage = number(pairs.get("kv_cache_util", "").strip())
+    if isinstance(usage, int | float):
+        fields["kv_pct"] = round(usage * 100, 2)
+    return fields
+
+
+_XID_REST = re.compile(r"pid=(?P<pid>'?[^,']{1,40}'?), name=(?P<name>[^,]{1,80})")
+XID_MEANING: dict[int, str] = {
+    13: "a kernel faulted, most of the time the program's own error",
+    31: "a memory access of the program faulted; repeated on one card, test the card",
+    43: "the program stopped on the GPU, most of the time its own error",
+    45: "clean-up after an earlier error, not a cause",
+    48: "double-bit ECC error in GPU memory",
+    62: "internal micro-controller halt",
+    63: "a memory row was remapped",
+    64: "remapping a memory row failed",
+    74: "NVLink error",
+    79: "the GPU fell off the bus",
+    92: "many single-bit ECC errors",
+    94: "contained uncorrectable memory error",
+    95: "uncontained uncorrectable memory error",
+    109: "a context switch timed out",
+    119: "the GPU's system processor (GSP) timed out",
+    120: "the GPU's system processor (GSP) failed",
+    140: "unrecovered ECC error",
+    145: "NVLink error",
+    149: "NVLink error",
+}
+"""NVIDIA's Xid list in short words, docs.nvidia.com/deploy/xid-errors."""
+
+
+def xid(match: re.Match[str]) -> Fields:
+    """An Xid record of the kernel."""
+    code = int(match["code"])
+    rest = match.string[match.end() : match.end() + 1024]
+    fields: Fields = {"code": code, "pci": match["pci"].lower()}
+    who = _XID_REST.search(rest)
+    if who:
+        pid = who["pid"].strip("'")
+        fields["pid"] = int(pid) if pid.isascii() and pid.isdigit() else None
+        name = who["name"].strip()
+        fields["name"] = None if name.strip("'") == "<unknown>" else name
+    cause = re.search(r"caused by previous Xid (\d{1,4})", rest)
+    fields["root"] = code != 45 and cause is None
+    if cause:
+        fields["caused_by"] = int(cause[1])
+    fields["meaning"] = XID_MEANING.get(code)
+    return fields
+
+
+def pci_address(match: re.Match[str]) -> Fields:
+    """A kernel record about a GPU that is gone, spread over lines as the kernel prints it."""
+    text = match.string[:2048]
+    fields: Fields = {}
+    address = re.search(r"GPU(?: at PCI:)? ?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?)", text)
+    device = re.search(r"\(PCI ID: ([0-9a-f:]+)\)", text)
+    if address:
+        fields["pci"] = address[1].lower()
+    if device:
+        fields["pci_id"] = device[1]
+    fields["xid"] = None
+    return fields
+
+
+def api_mismatch(match: re.Match[str]) -> Fields:
+    """Versions of the client library and of the loaded kernel module."""
+    text = match.string[match.start() : match.start() + 1024]
+    fields: Fields = {}
+    for key, pattern in (
+        ("client", r"client(?:'s)? .{0,60}?version (\d[\d.]*\d)"),
+        ("kernel_module", r"kernel module .{0,60}?version (\d[\d.]*\d)"),
+    ):
+        found = re.search(pattern, text)
+        if found:
+            fields[key] = found[1]
+    return fields
+
+
+def nccl_watchdog(match: re.Match[str]) -> Fields:
+    """Which collective timed out; `ran_ms` before the watchdog says when the hang began."""
+    rest = match.string[match.end() : match.end() + 1024]
+    fields: Fields = {"seq": int(match["seq"]), "op": match["op"]}
+    limit = re.search(r"Timeout\(ms\)=\s*(\d+)\)", rest)
+    ran = re.search(r"ran for (\d+) milliseconds", rest)
+    if limit:
+        fields["timeout_ms"] = int(limit[1])
+    if ran:
+        fields["ran_ms"] = int(ran[1])
+    return fields
+
+
+def alloc_oom(match: re.Match[str]) -> Fields:
+    """The allocator's own warning: a failed try that the caller may survive."""
+    return {
+        "device": int(match["device"]),
+        "wanted_bytes": int(match["wanted"]),
+        "free_bytes": int(match["free"]) if match["free"] else None,
+        "fatal": False,
+    }
+
+
+def exit_status(match: re.Match[str]) -> Fields:
+    """How a unit or container ended."""
+    fields: dict[str, Any] = {key: number(value) for key, value in match.groupdict().items() if value is not None}
+    return fields
+
+
+def child_failed(match: re.Match[str]) -> Fields:
+    """SGLang's parent heard that a child died; the cause is an earlier record."""
+    return {"cause": "child failed"}
+
+
+def marlin(match: re.Match[str]) -> Fields:
+    """A layer was given the weight-only Marlin path."""
+    bits = match["bits"] or match["bits2"]
+    return {"to": "marlin", "quant": f"fp{bits}"}
+
+
+def named_backend(match: re.Match[str]) -> Fields:
+    """A backend named in words, in the engine's own spelling of its option."""
+    return {"backend": match["backend"].strip().lower().replace(" ", "_")}
+
+
+def kv_tokens(match: re.Match[str]) -> Fields:
+    """KV cache capacity."""
+    return {"tokens": int(match["tokens"].replace(",", ""))}
+
+
+def trt_saved(match: re.Match[str]) -> Fields:
+    """TensorRT-LLM's cache file, from either wording."""
+    return {"path": match["path"] or match["path2"]}
+
+
+def listen_address(match: re.Match[str]) -> Fields:
+    """Where the HTTP server listens."""
+    address = match["address"].rstrip("/")
+    port = address.rsplit(":", 1)[-1]
+    return {"address": address, "port": int(port)} if port.isascii() and port.isdigit() else {"address": address}
+
+
+def metric_gap(match: re.Match[str]) -> Fields:
+    """A metric an exporter does not collect."""
+    return {"metrics": [match["metric"]]} if match["metric"] else {"why": match["why"].strip()}

@@ -1,0 +1,214 @@
+"""Keeps a log's runs, events and counts: cuts runs, collapses repeats over ranks. Reads no lines."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from moetop.engines.entry import Entry, make_entry
+from moetop.engines.match import engine_of
+from moetop.engines.reader import Record
+from moetop.engines.rules import Fields, Rule
+from moetop.engines.runs import Run
+from moetop.model import Engine, EventKind, EventSeverity, LogEvent, Phase
+
+MAX_EVENTS = 2000
+"""Events kept of one log; of more, the older ones of little weight go first."""
+MAX_COUNTED = 32
+"""Newest metric lines kept as events."""
+MAX_RUNS = 200
+MAX_KEYS = 4000
+SAME_START_S = 10.0
+"""The same arguments printed again within this time are the same start (several nodes, one log)."""
+
+_HEAVY = (EventSeverity.FATAL, EventSeverity.ERROR, EventSeverity.WARN, EventSeverity.PERF, EventSeverity.GOOD)
+_BANNERS = frozenset({"vl.version", "tl.version"})
+_PRELUDE = frozenset(
+    {"sgl.moe.sm120", "sgl.moe.backend", "sgl.attn", "sgl.graph.off", "sgl.version", "sgl.triton.determ"}
+)
+"""Printed while arguments are resolved, before the line that shows them."""
+
+
+class Ledger:
+    """Runs, events and counts of one log."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = [Run(1, 0)]
+        self.entries: list[Entry] = []
+        self.counted: deque[Entry] = deque(maxlen=MAX_COUNTED)
+        self.counts: dict[str, int] = {}
+        self.noise = 0
+        self._prelude: list[Entry] = []
+
+    @property
+    def run(self) -> Run:
+        """The newest run."""
+        return self.runs[-1]
+
+    def add(self, rule: Rule, fields: Fields, record: Record, line: str, n: int, engine: Engine | None) -> Entry:
+        """Take in a matched record as an event of its own; `finish` collapses it once it is complete."""
+        self._cut(rule, record, fields, line, n)
+        run = self.run
+        self._note_engine(run, rule, record)
+        if run.start is None and run.start_text is None:
+            run.start, run.start_text, run.start_clock = record.t, record.t_text, record.clock
+        run.note(rule, record, fields)
+        if rule.kind is EventKind.AUTOTUNE_PROGRESS:
+            fields["ranks_finished"] = run.tally.ops.get(str(fields.get("op")), (0, 0, 0))[2]
+            fields["ranks_unknown"] = record.rank is None
+        entry = make_entry(rule, fields, record, line, n, run.n, run.engine or engine)
+        echo = rule.echo and entry.make_key() in run.by_key
+        if not echo:
+            self.tick(rule.kind, 1)
+        if rule.id in _PRELUDE:
+            self._prelude.append(entry)
+        elif rule.severity is not EventSeverity.NOISE:
+            self._prelude.clear()
+        if rule.is_counted:
+            self.noise += 1
+            if rule.severity is EventSeverity.METRIC:
+                self.counted.append(entry)
+        else:
+            self._append(entry)
+            run.note_entry(entry)
+        return entry
+
+    def finish(self, entry: Entry, echo: bool = False) -> None:
+        """Collapse a complete event into an earlier one that it repeats."""
+        run = self.runs[entry.run - self.runs[0].n] if entry.run >= self.runs[0].n else self.run
+        entry.key = entry.make_key()
+        earlier = run.by_key.get(entry.key)
+        if entry.rule.severity in (EventSeverity.METRIC, EventSeverity.NOISE):
+            return
+        if earlier is None or earlier is entry:
+            if len(run.by_key) < MAX_KEYS:
+                run.by_key[entry.key] = entry
+            if entry.rule.is_counted:
+                self._append(entry)
+            return
+        if entry.rule.echo or echo:
+            entry.count = 0
+        earlier.absorb(entry)
+        self._remove(entry)
+        if run.cause is entry:
+            run.cause = earlier
+
+    def same_error(self, entry: Entry) -> Entry | None:
+        """An earlier event of the run that already carries this error."""
+        error = entry.fields.get("error")
+        for other in reversed(self.entries[-200:]):
+            if other is not entry and other.run == entry.run and other.fields.get("error") == error is not None:
+                return other
+        return None
+
+    def merge(self, entry: Entry, into: Entry) -> None:
+        """Drop `entry`, which tells nothing that `into` does not."""
+        for rank in entry.ranks:
+            into.ranks.setdefault(rank, None)
+        self._remove(entry)
+        if self.run.cause is entry:
+            self.run.cause = into
+
+    def upgrade(self, entry: Entry, rule: Rule, record: Record) -> None:
+        """A traceback turned out to be what `rule` says of its last line."""
+        self.tick(entry.kind, -1)
+        self.tick(rule.kind, 1)
+        entry.rule = rule
+        if self.run.last_traceback is entry:
+            self.run.last_traceback = None
+        self.run.note(rule, record, entry.fields)
+        self.run.note_entry(entry)
+
+    def tick(self, kind: EventKind, by: int) -> None:
+        """Count lines of a kind."""
+        add_counts(self.counts, {kind.value: by})
+        add_counts(self.run.counts, {kind.value: by})
+
+    def take_counts(self, counts: Mapping[str, int]) -> None:
+        """Lines counted elsewhere."""
+        add_counts(self.counts, counts)
+        add_counts(self.run.counts, counts)
+        self.noise += sum(counts.values())
+
+    def events(self) -> tuple[LogEvent, ...]:
+        """The kept events in the log's order."""
+        every = [*self.entries, *self.counted]
+        every.sort(key=lambda entry: entry.n)
+        return tuple(entry.freeze() for entry in every)
+
+    # ── runs ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _cut(self, rule: Rule, record: Record, fields: Fields, line: str, n: int) -> None:
+        """Begin a new run where this line starts one."""
+        run = self.run
+        if rule.kind is EventKind.SERVER_ARGS:
+            if self._starts_anew(run, record, str(fields.get("args"))):
+                run = self._begin(n)
+            run.args = fields.pop("args", {})
+            run.args_line = str(run.args)
+            run.clean = True
+            port = run.args.get("port")
+            run.port = port if isinstance(port, int) else run.port
+        elif rule.id in _BANNERS:
+            if run.begun or run.args:
+                run = self._begin(n)
+            run.clean = True
+        elif rule.kind is EventKind.WEIGHTS_LOADING and run.phase in (Phase.EXITED, Phase.STOPPED):
+            self._begin(n)
+
+    def _starts_anew(self, run: Run, record: Record, args: str) -> bool:
+        if run.begun:
+            return True
+        if run.args_line is None:
+            return False
+        if run.args_line != args:
+            return True
+        if record.clock is None or run.start_clock is None:
+            return False
+        return record.clock - run.start_clock > SAME_START_S
+
+    def _begin(self, n: int) -> Run:
+        run = Run(self.run.n + 1, n)
+        for entry in self._prelude:
+            entry.run = run.n
+            run.note_moved(entry)
+            add_counts(self.run.counts, {entry.kind.value: -1})
+            add_counts(run.counts, {entry.kind.value: 1})
+        self._prelude.clear()
+        self.runs.append(run)
+        if len(self.runs) > MAX_RUNS:
+            del self.runs[0]
+        return run
+
+    def _note_engine(self, run: Run, rule: Rule, record: Record) -> None:
+        if len(rule.engines) == 1 and rule.engines[0] is not Engine.FLASHINFER:
+            strong = rule.kind is EventKind.SERVER_ARGS or rule.id in _BANNERS
+            run.engine = rule.engines[0] if strong or run.engine is None else run.engine
+        elif run.engine is None:
+            run.engine = engine_of(record)
+
+    # ── bounds ───────────────────────────────────────────────────────────────────────────────────
+
+    def _append(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        if len(self.entries) > MAX_EVENTS:
+            half = MAX_EVENTS // 2
+            light = [each for each in self.entries[:half] if each.severity not in _HEAVY]
+            drop = {id(each) for each in (light or self.entries[: half // 2])}
+            self.entries = [each for each in self.entries if id(each) not in drop]
+
+    def _remove(self, entry: Entry) -> None:
+        for at in range(len(self.entries) - 1, max(-1, len(self.entries) - 400), -1):
+            if self.entries[at] is entry:
+                del self.entries[at]
+                return
+
+
+def add_counts(counts: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add, and drop what became nothing."""
+    for kind, number in more.items():
+        total = counts.get(kind, 0) + number
+        if total > 0:
+            counts[kind] = total
+        else:
+            counts.pop(kind, None)

@@ -1,0 +1,42 @@
+"""Finds the row of the rules table that a record matches: first match wins. Keeps no state."""
+
+from __future__ import annotations
+
+import re
+
+from moetop.engines.reader import Record
+from moetop.engines.rules import RULES, Rule
+from moetop.model import Engine
+
+HEAD_ENGINE: dict[str, Engine] = {
+    "sglang": Engine.SGLANG,
+    "vllm": Engine.VLLM,
+    "trt": Engine.TENSORRT_LLM,
+}
+"""Engines whose record head is their own; a FlashInfer head says nothing of the engine around it."""
+
+_VLLM_PROCESS = re.compile(r"(?:Worker|VllmWorker|EngineCore|APIServer|RayWorkerProc|DPMoEEngineCoreActor)")
+
+
+def engine_of(record: Record) -> Engine | None:
+    """The engine a record's head or process prefix shows, if any."""
+    found = HEAD_ENGINE.get(record.head)
+    if found is None and record.process is not None and _VLLM_PROCESS.match(record.process):
+        return Engine.VLLM
+    return found
+
+
+def classify(text: str, lowered: str, engine: Engine | None, head: str) -> tuple[Rule, re.Match[str]] | None:
+    """The first row that fits, with its match; `lowered` is `text` in lower case."""
+    for rule in RULES:
+        for literal in rule.literals:
+            if literal in lowered:
+                break
+        else:
+            continue
+        if not rule.fits(engine, head):
+            continue
+        match = rule.regex.search(text)
+        if match is not None:
+            return rule, match
+    return None

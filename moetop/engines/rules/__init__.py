@@ -1,0 +1,20 @@
+"""The table of log line kinds: every engine's rows in the order in which they are tried."""
+
+from __future__ import annotations
+
+from moetop.engines.rule import COUNTED, Fields, Rule
+from moetop.engines.rules import flashinfer, generic, kernel, sglang, trtllm, vllm
+
+RULES: tuple[Rule, ...] = (
+    *flashinfer.RULES,
+    *sglang.RULES,
+    *vllm.RULES,
+    *trtllm.RULES,
+    *kernel.RULES,
+    *generic.RULES,
+)
+"""First match wins. The kernel's rows stand before the general ones: an Xid may name a CUDA error."""
+
+BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
+
+__all__ = ["BY_ID", "COUNTED", "Fields", "RULES", "Rule"]
