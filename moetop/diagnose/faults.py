@@ -237,7 +237,7 @@ def needs_reset(view: HostView) -> Iterator[Finding]:
         )
 
 
-RESET_ERROR = "gpu_requires_reset"
+RESET_ERROR = "reset_required"
 """`GpuSample.error` of a GPU that answers 'GPU requires reset'."""
 
 

@@ -36,6 +36,9 @@ def find_crash(view: HostView, server: ServerReport) -> Iterator[Finding]:
 
 
 def _cause(view: HostView, server: ServerReport) -> LogEvent | None:
+    told = view.digest(server).cause
+    if told is not None:
+        return told
     fatal = [e for e in view.run(server) if e.kind in ROOT_KINDS and e.severity is EventSeverity.FATAL]
     return fatal[0] if fatal else next(view.events(server, EventKind.ENGINE_START_FAILED), None)
 

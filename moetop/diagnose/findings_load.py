@@ -111,34 +111,15 @@ def find_overload(view: HostView, server: ServerReport) -> Iterator[Finding]:
     )
 
 
-PROGRESS_KINDS = frozenset(
-    (
-        EventKind.AUTOTUNE_PROGRESS,
-        EventKind.AUTOTUNE_END,
-        EventKind.GRAPH_CAPTURE,
-        EventKind.JIT_PROGRESS,
-        EventKind.WEIGHTS_PROGRESS,
-        EventKind.WEIGHTS_LOADED,
-        EventKind.READY,
-        EventKind.THROUGHPUT,
-        EventKind.STEP_TIME,
-    )
-)
-
-
 def find_log_hang(view: HostView, server: ServerReport) -> Iterator[Finding]:
     """`collective_hang` from a log: ranks out of step, and wait lines again and again without progress."""
     if server.phase in ENDED or server.gone:
         return
-    waits: list[LogEvent] = []
-    for event in view.run(server):
-        if event.kind is EventKind.ENGINE_WAIT:
-            waits.append(event)
-        elif event.kind in PROGRESS_KINDS:
-            waits = []
-    behind = ranks_behind(view, server)
-    if sum(e.count for e in waits) < th.HANG_WAIT_LINES or not behind:
+    digest = view.digest(server)
+    behind = digest.tuning.open_ranks if digest.tuning.ended_ranks else ()
+    if digest.waits < th.HANG_WAIT_LINES or not behind:
         return
+    wait = next(iter(list(view.events(server, EventKind.ENGINE_WAIT))[-1:]), None)
     yield Finding(
         kind=FindingKind.COLLECTIVE_HANG,
         severity=Severity.CRITICAL,
@@ -147,8 +128,8 @@ def find_log_hang(view: HostView, server: ServerReport) -> Iterator[Finding]:
         server=server.name,
         gpus=server.gpus,
         evidence=(
-            f"{words.LOG}{waits[-1].line}",
-            f"{words.LOG}{sum(e.count for e in waits)} wait lines and no progress between them",
+            *((words.LOG + wait.line,) if wait is not None else ()),
+            f"{words.LOG}{digest.waits} wait lines and no progress between them",
             f"{words.LOG}tuning ended on some ranks and not on {words.listed(behind)}",
         ),
         remedy=(
@@ -156,10 +137,3 @@ def find_log_hang(view: HostView, server: ServerReport) -> Iterator[Finding]:
             words.COMMAND + "py-spy dump --pid PID_OF_EACH_RANK",
         ),
     )
-
-
-def ranks_behind(view: HostView, server: ServerReport) -> tuple[str, ...]:
-    """Ranks that began tuning and did not end it while others did."""
-    began = {r for e in view.events(server, EventKind.AUTOTUNE_START) for r in e.ranks}
-    ended = {r for e in view.events(server, EventKind.AUTOTUNE_END) for r in e.ranks}
-    return tuple(sorted(began - ended)) if ended else ()

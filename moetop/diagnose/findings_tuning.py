@@ -30,11 +30,10 @@ DEFAULT_KINDS = (EventKind.MOE_CONFIG_DEFAULT, EventKind.GEMM_CONFIG_DEFAULT, Ev
 
 def is_firm(view: HostView, server: ServerReport) -> bool:
     """Whether the newest run shows a failure of the tuner, not only a missing file."""
-    if view.has(server, *FIRM_KINDS):
+    facts = view.digest(server).tuning
+    if view.has(server, *FIRM_KINDS) or facts.cache_entries == 0:
         return True
-    empty = any(e.fields.get("configs") == 0 for e in view.events(server, EventKind.AUTOTUNE_CACHE_SAVED))
-    size = any(e.fields.get("entries") == 0 for e in view.events(server, EventKind.AUTOTUNE_CACHE_SIZE))
-    return size or (empty and view.has(server, EventKind.OOM))
+    return facts.zero_saves > 0 and view.has(server, EventKind.OOM)
 
 
 def reads_no_config(server: ServerReport) -> bool:

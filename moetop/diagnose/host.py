@@ -37,21 +37,25 @@ from moetop.model import (
 KERNEL = "kernel"
 """Source of the kernel's own records."""
 
+PASTED_LOG = "pasted"
+PASTED = frozenset((PASTED_LOG, "csv", "dmon", "table", "dcgm"))
+"""What `Hello.source` says of pasted text: its times are no clock, nothing in it grows stale."""
+
 RECORDING = "recording"
 
 
 class HostEvidence:
-    """Evidence on one host. `window_s` 0 judges single samples. `live` is False for pasted text, whose
-    times mean nothing; `source` overrides what the probe says it read from."""
+    """Evidence on one host. `window_s` 0 judges single samples. `source` overrides what the probe says
+    it read from (a replay is a `recording`)."""
 
-    def __init__(self, name: str, window_s: float = 10.0, *, source: str | None = None, live: bool = True) -> None:
+    def __init__(self, name: str, window_s: float = 10.0, *, source: str | None = None) -> None:
         self.name = name
         self.window_s = window_s
         self.source = source
-        self.live = live
+        self.live = True
         self._hello: Hello | None = None
         self._gpus: dict[int, GpuEvidence] = {}
-        self._servers = ServerEvidence(live)
+        self._servers = ServerEvidence(live=True)
         self._statuses: dict[tuple[str, str], Status] = {}
         self._link: Link | None = None
         self._load: HostLoad | None = None
@@ -93,6 +97,8 @@ class HostEvidence:
 
     def _on_hello(self, frame: Hello) -> None:
         self._hello = frame
+        if frame.source in PASTED:
+            self.live = self._servers.live = False
         self._newest = frame.t
         self._statuses.clear()
         there = {info.index: info for info in frame.gpus}
@@ -177,11 +183,12 @@ class HostEvidence:
         )
 
     def _source(self) -> str | None:
+        told = self._hello.source if self._hello is not None else None
+        if told in PASTED:
+            return None if told == PASTED_LOG else told
         if self.source is not None:
             return self.source
-        if self._hello is not None and self._hello.source is not None:
-            return self._hello.source
-        return RECORDING if self._gpus else None
+        return told or (RECORDING if self._gpus else None)
 
     def _status(self, view: HostView, findings: tuple[Finding, ...]) -> tuple[HostStatus, str | None]:
         """Whether the host's data can be had, and if not the sentence why."""

@@ -9,8 +9,9 @@ import msgspec
 
 from moetop.diagnose import thresholds as th
 from moetop.diagnose.view import ENDED, RunEvents, index_run
-from moetop.engines.logbook import LogBook, LogDigest
-from moetop.engines.verdict import ServerFacts, judge_tuning
+from moetop.engines.digest import LogDigest, ServerFacts
+from moetop.engines.logbook import LogBook
+from moetop.engines.verdict import judge_tuning
 from moetop.model import (
     Engine,
     EventKind,
@@ -23,6 +24,7 @@ from moetop.model import (
     ServerMetrics,
     ServerReport,
     Tuning,
+    TuningFile,
 )
 
 KERNEL = "kernel"
@@ -60,7 +62,8 @@ class ServerEvidence:
         self._files: dict[str, Inventory] = {}
         self._digests: dict[str, LogDigest] = {}
         self._runs: dict[str, tuple[LogDigest, RunEvents]] = {}
-        self._tunings: dict[str, tuple[tuple[object, ...], Tuning]] = {}
+        self._tunings: dict[str, tuple[LogDigest, ServerFacts, Sequence[TuningFile], Tuning]] = {}
+        self._no_log = LogDigest(name="")
         self._running: dict[str, tuple[float, float]] = {}
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────────
@@ -75,7 +78,8 @@ class ServerEvidence:
         self._digests.pop(frame.source, None)
         if frame.skipped or frame.counts:
             book.count(frame.counts, frame.skipped)
-        events = book.feed(frame.line, frame.t)
+        old = frame.history or not self.live
+        events = book.feed(frame.line, None if old else frame.t)
         if not (frame.history and self.live):
             for event in events:
                 running = event.fields.get("running") if event.kind is EventKind.THROUGHPUT else None
@@ -184,14 +188,13 @@ class ServerEvidence:
         digest = self._digest(source)
         cached = self._runs.get(source)
         if cached is None or cached[0] is not digest:
-            newest = digest.runs[-1].n if digest.runs else None
-            cached = self._runs[source] = (digest, index_run(tuple(digest.events), newest))
+            cached = self._runs[source] = (digest, index_run(digest))
         return cached[1]
 
     def _report(
         self, name: str, known: _Known | None, source: str | None, now: float | None, infos: Sequence[GpuInfo]
     ) -> ServerReport:
-        digest = self._digest(source) if source is not None and source in self.books else LogBook(name).digest()
+        digest = self._digest(source) if source is not None and source in self.books else self._no_log
         frame = known.frame if known is not None else None
         engine = _engine(frame.engine if frame is not None else None) or digest.engine
         versions = {**_log_versions(digest), **(frame.versions if frame is not None else {})}
@@ -233,12 +236,11 @@ class ServerEvidence:
             notes=(*(frame.notes if frame is not None else ()), *(inventory.notes if inventory is not None else ())),
         )
 
-    def _tuning(self, name: str, digest: LogDigest, facts: ServerFacts, files: Sequence[Any]) -> Tuning:
-        key = (id(digest), facts, files)
+    def _tuning(self, name: str, digest: LogDigest, facts: ServerFacts, files: Sequence[TuningFile]) -> Tuning:
         cached = self._tunings.get(name)
-        if cached is None or cached[0] != key:
-            cached = self._tunings[name] = (key, judge_tuning(digest, facts, files))
-        return cached[1]
+        if cached is None or cached[0] is not digest or cached[1] != facts or cached[2] != files:
+            cached = self._tunings[name] = (digest, facts, files, judge_tuning(digest, facts, files))
+        return cached[3]
 
     def _metrics(
         self, known: _Known | None, source: str | None, digest: LogDigest, now: float | None
@@ -261,7 +263,8 @@ def _engine(name: str | None) -> Engine | None:
 
 
 def _log_versions(digest: LogDigest) -> dict[str, str]:
-    return {str(digest.engine): digest.version} if digest.engine is not None and digest.version else {}
+    own = {str(digest.engine): digest.version} if digest.engine is not None and digest.version else {}
+    return {**digest.versions, **own}
 
 
 def _joined_args(from_log: dict[str, Any], from_process: dict[str, Any]) -> dict[str, Any]:

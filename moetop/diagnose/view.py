@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from moetop.diagnose.window import Figures
+from moetop.engines.digest import LogDigest
 from moetop.model import (
     EventKind,
     GpuReport,
@@ -59,15 +60,18 @@ class RunEvents(msgspec.Struct, frozen=True):
     events: tuple[LogEvent, ...] = ()
     by_kind: dict[EventKind, list[LogEvent]] = {}
     kernel: tuple[LogEvent, ...] = ()
+    digest: LogDigest | None = None
 
 
-def index_run(events: tuple[LogEvent, ...], newest: int | None) -> RunEvents:
-    """The events of run `newest` (None: of all), ready to be asked by kind."""
+def index_run(digest: LogDigest) -> RunEvents:
+    """The newest run's events, ready to be asked by kind."""
+    events = digest.events
+    newest = digest.runs[-1].n if digest.runs else None
     mine = events if newest is None else tuple(e for e in events if e.run is None or e.run == newest)
     by_kind: dict[EventKind, list[LogEvent]] = {}
     for event in mine:
         by_kind.setdefault(event.kind, []).append(event)
-    return RunEvents(mine, by_kind, tuple(e for e in events if e.kind in KERNEL_KINDS))
+    return RunEvents(mine, by_kind, tuple(e for e in events if e.kind in KERNEL_KINDS), digest)
 
 
 class HostView(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +94,11 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
         """Events of a server's newest run, oldest first: what an earlier run did is history."""
         found = self.runs.get(server.name)
         return found.events if found is not None else ()
+
+    def digest(self, server: ServerReport) -> LogDigest:
+        """What a server's log says; an empty one where it has none."""
+        found = self.runs.get(server.name)
+        return found.digest if found is not None and found.digest is not None else LogDigest(name=server.name)
 
     def events(self, server: ServerReport, *kinds: EventKind) -> Iterator[LogEvent]:
         """Events of the newest run of any of `kinds`, kind by kind."""
