@@ -1,0 +1,146 @@
+"""Findings over time and the answer lines. Pure: time comes with the scene."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from moetop.model import Calm, Finding, FindingKind, LinkPhase
+from moetop.ui import fmt
+from moetop.ui.paint import clean
+from moetop.ui.scene import HostView, Scene, calm_sign, finding_key, host_words
+from moetop.ui.widgets.bars import Answer
+from moetop.ui.words import FINDING_TITLES, SEVERITY_SIGNS
+
+KEPT_GONE = 200
+"""Cleared findings kept in the list."""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A finding with when it came and went (epoch seconds; `gone` None: it stands)."""
+
+    host: str
+    finding: Finding
+    came: float
+    gone: float | None = None
+    at_start: bool = False
+
+
+class FindingsLog:
+    """What came and went. Findings that already stood when a host was first seen make no noise."""
+
+    def __init__(self) -> None:
+        self._standing: dict[tuple[str, FindingKind, str | None], Noted] = {}
+        self._gone: list[Noted] = []
+        self._seen_hosts: set[str] = set()
+
+    def update(self, scene: Scene) -> tuple[list[Noted], list[Noted]]:
+        """Take over a scene; what appeared and what cleared since the one before."""
+        came: list[Noted] = []
+        gone: list[Noted] = []
+        present: set[tuple[str, FindingKind, str | None]] = set()
+        for host in scene.hosts:
+            first = host.name not in self._seen_hosts
+            for finding in host.report.findings:
+                key = finding_key(host.name, finding)
+                present.add(key)
+                noted = self._standing.get(key)
+                if noted is None:
+                    noted = self._standing[key] = Noted(host.name, finding, scene.t, at_start=first)
+                    if not first:
+                        came.append(noted)
+                else:
+                    self._standing[key] = replace(noted, finding=finding)
+            if host.report.gpus or host.lost or host.report.findings:
+                self._seen_hosts.add(host.name)
+        for key in [key for key in self._standing if key not in present]:
+            noted = replace(self._standing.pop(key), gone=scene.t)
+            self._gone.append(noted)
+            gone.append(noted)
+        del self._gone[:-KEPT_GONE]
+        return came, gone
+
+    def listed(self) -> list[Noted]:
+        """Standing findings, newest first, then those that cleared, newest first."""
+        standing = sorted(self._standing.values(), key=lambda noted: -noted.came)
+        return [*standing, *sorted(self._gone, key=lambda noted: -(noted.gone or 0.0))]
+
+
+RetuneRefusal = Callable[[str, "str | None"], "str | None"]
+
+
+def answers(scene: Scene, limit: int, refusal: RetuneRefusal, readonly: bool) -> list[Answer]:
+    """What a person must know now, gravest first, at least one line and at most `limit`."""
+    found = [_finding_answer(host, finding, refusal, readonly) for host, finding in scene.worst_per_host()]
+    named = {answer.host for answer in found}
+    for host in scene.hosts:
+        if host.lost and host.name not in named:
+            found.append(
+                Answer("✕", "critical", host.name, host_words(host, scene.t) or "lost", "", (("⏎", "why", True),))
+            )
+    if found:
+        shown = found[:limit]
+        if len(found) > limit:
+            more = len(found) - limit
+            last = shown[-1]
+            shown[-1] = replace(last, keys=(*last.keys, ("f", f"+{more} more", True)))
+        return shown
+    return [_calm_answer(scene)]
+
+
+def _finding_answer(host: HostView, finding: Finding, refusal: RetuneRefusal, readonly: bool) -> Answer:
+    sign = SEVERITY_SIGNS[finding.severity]
+    keys = [("w", "why", True)]
+    if finding.kind in RETUNE_HELPS:
+        keys.append(("r", "retune", not readonly and refusal(host.name, finding.server) is None))
+    return Answer(sign.glyph, sign.role, host.name, finding.summary, finding.confidence.value, tuple(keys))
+
+
+RETUNE_HELPS = frozenset(
+    {
+        FindingKind.UNTUNED_KERNELS,
+        FindingKind.PARTLY_TUNED,
+        FindingKind.TUNING_OFF,
+        FindingKind.TUNING_FAILED,
+        FindingKind.TENSOR_STARVED,
+        FindingKind.STARVATION_SIGNATURE,
+    }
+)
+"""Findings beside which the retune key is named."""
+
+
+def _calm_answer(scene: Scene) -> Answer:
+    if not scene.hosts:
+        return Answer("·", "notice", "", "no hosts: start with --host NAME, or --demo to look around")
+    waiting = [host for host in scene.hosts if not host.report.gpus and host.link.phase is not LinkPhase.FINISHED]
+    if len(waiting) == len(scene.hosts):
+        names = ", ".join(clean(host.name, 40) for host in waiting[:3])
+        more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+        since = min((host.link.since_t for host in waiting if host.link.since_t is not None), default=None)
+        ago = f" for {fmt.span(scene.t - since)}" if since is not None else ""
+        phase = waiting[0].link.phase
+        doing = "connecting to" if phase is LinkPhase.CONNECTING else "waiting for the first sample of"
+        return Answer("◌", "notice", "", f"{doing} {names}{more}{ago}")
+    busy = [host for host in scene.hosts if host.report.headline in (Calm.TUNING.value, Calm.LOADING.value)]
+    if busy:
+        sign = calm_sign(busy[0].report.headline)
+        more = f" (and {len(busy) - 1} more)" if len(busy) > 1 else ""
+        return Answer(sign.glyph, "notice", busy[0].name, f"{sign.meaning}{more}", "", (("l", "log", True),))
+    if all(host.link.phase is LinkPhase.FINISHED for host in scene.hosts):
+        return Answer("■", "quiet", "", "the recording is at its end; nothing stands out in its last window")
+    kinds: dict[str, int] = {}
+    for host in scene.hosts:
+        kinds[calm_sign(host.report.headline).word] = kinds.get(calm_sign(host.report.headline).word, 0) + 1
+    words = ", ".join(f"{count} {word}" for word, count in kinds.items())
+    return Answer("●", "good", "", f"nothing needs you: {words}")
+
+
+def toast(noted: Noted) -> tuple[str, str, str]:
+    """Title, sentence and Textual severity of a finding that appeared or cleared."""
+    finding = noted.finding
+    title = f"{clean(noted.host, 60)}: {FINDING_TITLES.get(finding.kind, finding.kind.value)}"
+    if noted.gone is not None:
+        return title, f"cleared after {fmt.span(noted.gone - noted.came)}", "information"
+    severity = {"critical": "error", "warning": "warning"}.get(finding.severity.value, "information")
+    return title, clean(finding.summary, 400), severity

@@ -1,0 +1,176 @@
+"""A log as shown: which lines, where the cursor is, following, search, marks. No widget, no clock."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from moetop.model import EventKind, EventSeverity, LogLine
+from moetop.ui import fmt
+
+LEVELS = ("all", "no noise", "events")
+"""What is shown: every line; all but counted noise; lines with an event only."""
+
+_NOISE = frozenset({EventSeverity.NOISE})
+_COUNTED = frozenset({EventSeverity.NOISE, EventSeverity.METRIC})
+NOISE_KINDS = frozenset({EventKind.HTTP_ACCESS, EventKind.NOTE})
+
+DOUBLE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True)
+class LogMark:
+    """A mark dropped by a person after line `after`."""
+
+    after: int
+    text: str
+
+
+def is_event(line: LogLine) -> bool:
+    """Whether a line is one that e/E stop at."""
+    return line.kind is not None and line.severity not in _COUNTED and line.kind not in NOISE_KINDS
+
+
+def line_clock(line: LogLine) -> str:
+    """The time of a line: its own, else what it prints, else blanks."""
+    if line.t is not None:
+        return fmt.clock_time(line.t)
+    return fmt.printed_clock(line.text) or " " * 8
+
+
+class LogLines:
+    """Lines of one log under a level, a kind and a search, with a cursor that knows its line."""
+
+    def __init__(self, level: str = "no noise") -> None:
+        self.level = level
+        self.kind: EventKind | None = None
+        self.pattern: re.Pattern[str] | None = None
+        self.follow = True
+        self.new = 0
+        self.hidden = 0
+        self.marks: list[LogMark] = []
+        self.shown: list[LogLine] = []
+        self.cursor = 0
+        self.until: float | None = None
+        self._last_n = -1
+        self._first_n = 0
+
+    def _passes(self, line: LogLine) -> bool:
+        if self.until is not None and line.t is not None and line.t > self.until:
+            return False
+        if self.kind is not None:
+            return line.kind is self.kind
+        if self.level == "events":
+            return is_event(line)
+        return self.level == "all" or line.severity not in _NOISE
+
+    def update(self, tail: Sequence[LogLine]) -> None:
+        """Take over what came in; `tail` is the whole kept tail, oldest first."""
+        if not tail:
+            self.reset()
+            return
+        if tail[-1].n < self._last_n:
+            self.reset()
+        start = bisect_left(tail, self._last_n + 1, key=lambda line: line.n)
+        fresh = tail[start:]
+        if tail[0].n > self._first_n:
+            self._drop_before(tail[0].n)
+        passing = [line for line in fresh if self._passes(line)]
+        self.hidden += len(fresh) - len(passing) + sum(line.elided for line in fresh)
+        self.shown.extend(passing)
+        self._last_n = tail[-1].n
+        if self.follow:
+            self.cursor = max(0, len(self.shown) - 1)
+        else:
+            self.new += len(passing)
+
+    def _drop_before(self, n: int) -> None:
+        self._first_n = n
+        gone = bisect_left(self.shown, n, key=lambda line: line.n)
+        if gone:
+            del self.shown[:gone]
+            self.cursor = max(0, self.cursor - gone)
+        self.marks = [mark for mark in self.marks if mark.after >= n]
+
+    def reset(self) -> None:
+        """Start anew (another log, or the log itself began anew)."""
+        self.shown = []
+        self.cursor = self.new = self.hidden = 0
+        self._last_n = -1
+        self._first_n = 0
+
+    def rebuild(self, tail: Sequence[LogLine]) -> None:
+        """Apply a changed level, kind or time to the whole tail, keeping the cursor's line if shown."""
+        kept = self.selected.n if self.selected is not None and not self.follow else None
+        self.reset()
+        self.update(tail)
+        self.new = 0
+        if kept is not None and self.shown:
+            self.cursor = min(bisect_left(self.shown, kept, key=lambda line: line.n), len(self.shown) - 1)
+
+    def add_mark(self, after: int, text: str) -> None:
+        """Drop a mark after line number `after`."""
+        self.marks.append(LogMark(after, text))
+
+    @property
+    def selected(self) -> LogLine | None:
+        """The line under the cursor."""
+        return self.shown[self.cursor] if 0 <= self.cursor < len(self.shown) else None
+
+    def move(self, step: int) -> None:
+        """Move the cursor; upwards stops following, the end takes it up again."""
+        if not self.shown:
+            return
+        self.go(self.cursor + step)
+
+    def go(self, at: int) -> None:
+        """Put the cursor on line `at` of those shown."""
+        self.cursor = max(0, min(at, len(self.shown) - 1))
+        self.follow = self.cursor >= len(self.shown) - 1
+        if self.follow:
+            self.new = 0
+
+    def end(self) -> None:
+        """To the end, and follow."""
+        self.go(len(self.shown) - 1)
+
+    def go_n(self, n: int) -> None:
+        """Put the cursor on the line numbered `n`, or the next one shown."""
+        self.go(bisect_left(self.shown, n, key=lambda line: line.n))
+
+    def next_event(self, step: int) -> bool:
+        """To the next (1) or previous (-1) event; False where there is none."""
+        return self._seek(step, is_event)
+
+    def search(self, text: str) -> bool:
+        """Search for `text` (a regular expression, or plain text if it is none) backwards from the end."""
+        if not text:
+            self.pattern = None
+            return True
+        try:
+            self.pattern = re.compile(text, re.IGNORECASE)
+        except re.error:
+            self.pattern = re.compile(re.escape(text), re.IGNORECASE)
+        line = self.selected
+        return bool(line is not None and self.pattern.search(line.text)) or self.next_match(-1)
+
+    def next_match(self, step: int) -> bool:
+        """To the next (1) or previous (-1) match."""
+        pattern = self.pattern
+        return pattern is not None and self._seek(step, lambda line: pattern.search(line.text[:SEARCHED]) is not None)
+
+    def _seek(self, step: int, wanted: object) -> bool:
+        assert callable(wanted)
+        at = self.cursor + step
+        while 0 <= at < len(self.shown):
+            if wanted(self.shown[at]):
+                self.go(at)
+                return True
+            at += step
+        return False
+
+
+SEARCHED = 20000
+"""Characters of a line that a search looks at, so that a hostile line cannot hold the screen."""

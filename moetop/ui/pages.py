@@ -1,0 +1,478 @@
+"""Text of the pages: why, host, GPU, server, findings, jobs, help. Pure: values in, pieces of lines out."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from moetop.model import (
+    Confidence,
+    Finding,
+    GpuReport,
+    HostReport,
+    LinkPhase,
+    ServerReport,
+    Severity,
+    TuningFile,
+)
+from moetop.ui import fmt
+from moetop.ui.paint import clean
+from moetop.ui.scene import HostView, gpu_sign, host_sign, host_words
+from moetop.ui.words import (
+    CONFIDENCE_WORDS,
+    EVENT_ROLES,
+    EVENT_WORDS,
+    FINDING_TITLES,
+    LIMIT_WORDS,
+    LINK_WORDS,
+    PHASE_SIGNS,
+    QUIET_LIMITS,
+    SEVERITY_SIGNS,
+    VERDICT_SIGNS,
+)
+
+Page = list[list[tuple[str, str]]]
+"""Lines of pieces: text and colour role (`role!` is bold)."""
+
+LABEL_CELLS = 13
+COMMAND = "$ "
+EVIDENCE_LABELS = ("Seen", "Compared", "Ruled out", "Log", "Server", "Files", "Not known")
+"""Labels that diagnosis puts before its sentences, in the order a person reads them."""
+
+CONFIDENCE_ROLES = {Confidence.MEASURED: "text!", Confidence.REPORTED: "text", Confidence.INFERRED: "quiet"}
+
+
+def blank() -> list[tuple[str, str]]:
+    """An empty line."""
+    return []
+
+
+def head(text: str) -> list[tuple[str, str]]:
+    """A section's title."""
+    return [(text, "accent!")]
+
+
+def labelled(label: str, text: str, width: int, role: str = "text") -> Page:
+    """`label   text`, wrapped under itself."""
+    room = max(20, width - LABEL_CELLS - 3)
+    parts = textwrap.wrap(clean(text, 3000), room, break_long_words=True, break_on_hyphens=False) or [fmt.ABSENT]
+    lines: Page = []
+    for at, part in enumerate(parts):
+        name = f"{clean(label, 60)[: LABEL_CELLS - 1]:<{LABEL_CELLS}}" if at == 0 else " " * LABEL_CELLS
+        lines.append([(name, "quiet"), (part, role)])
+    return lines
+
+
+# ── why ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def split_label(sentence: str) -> tuple[str, str]:
+    """`Seen: x` into its label and the rest; other sentences are seen."""
+    label, colon, rest = sentence.partition(": ")
+    return (label, rest) if colon and label in EVIDENCE_LABELS else ("Seen", sentence)
+
+
+def commands_of(finding: Finding) -> list[str]:
+    """Commands of a remedy, ready to copy."""
+    return [line[len(COMMAND) :] for line in finding.remedy if line.startswith(COMMAND)]
+
+
+def finding_page(host: str, finding: Finding, width: int, retune_word: str | None = None) -> Page:
+    """Why: what was seen, compared, ruled out, what is not known, what to do."""
+    sign = SEVERITY_SIGNS[finding.severity]
+    where = f" · gpu {_ranges(finding.gpus)}" if finding.gpus else ""
+    title = FINDING_TITLES.get(finding.kind, finding.kind.value)
+    page: Page = [
+        [
+            (f"{sign.glyph} ", f"{sign.role}!"),
+            (f"{clean(host, 60)} · {title}", "text!"),
+            (where, "quiet"),
+            (f"   {finding.severity.value}", sign.role),
+            (f"   {finding.confidence.value}", CONFIDENCE_ROLES[finding.confidence]),
+        ]
+    ]
+    page += [[(part, "text")] for part in textwrap.wrap(clean(finding.summary, 2000), max(20, width - 4))]
+    groups: dict[str, list[str]] = {}
+    for sentence in finding.evidence:
+        label, rest = split_label(sentence)
+        groups.setdefault(label, []).append(rest)
+    for label in EVIDENCE_LABELS:
+        for at, rest in enumerate(groups.get(label, ())):
+            page += labelled(label if at == 0 else "", rest, width)
+    number = 0
+    for line in finding.remedy:
+        if line.startswith(COMMAND):
+            page += labelled("Do" if number == 0 else "", line, width, "accent")
+            number = number or 1
+            continue
+        number += 1
+        page += labelled("Do" if number == 1 else "", f"{number}  {line}", width, "text!")
+    if retune_word is not None:
+        page += labelled("" if number else "Do", retune_word, width, "accent")
+    if commands_of(finding):
+        page += labelled("", "c copies the commands", width, "quiet")
+    page += labelled("How sure", CONFIDENCE_WORDS[finding.confidence], width, "quiet")
+    return page
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    there = sorted(set(numbers))
+    if not there:
+        return ""
+    if len(there) > 2 and there[-1] - there[0] == len(there) - 1:
+        return f"{there[0]}-{there[-1]}"
+    return ", ".join(str(number) for number in there)
+
+
+# ── host and GPU ─────────────────────────────────────────────────────────────────────────────────
+
+
+def link_page(host: HostView, t: float, width: int) -> Page:
+    """Connection, driver, host load, and what could not be seen."""
+    link, report = host.link, host.report
+    sign = LINK_WORDS[link.phase]
+    since = f" for {fmt.span(t - link.since_t)}" if link.since_t is not None else ""
+    page: Page = [head("Host"), *labelled("link", f"{sign.glyph} {sign.word}{since}", width, sign.role)]
+    if link.reason:
+        page += labelled("reason", link.reason, width)
+    if link.advice:
+        page += labelled("what helps", link.advice, width, "accent")
+    if link.phase is LinkPhase.LOST:
+        again = f"in {fmt.span(link.next_try_t - t)}" if link.next_try_t is not None else "not by itself"
+        page += labelled("next try", again, width)
+    if report.error:
+        page += labelled("error", report.error, width, "critical")
+    page += labelled("driver", f"{report.driver or fmt.ABSENT}   read by {report.source or fmt.ABSENT}", width)
+    load = report.load
+    if load is not None:
+        memory = fmt.of(fmt.gib(load.memory_used_mib), fmt.gib(load.memory_total_mib))
+        page += labelled(
+            "load", f"cpu {fmt.number(load.cpu_pct)} %   load {fmt.number(load.load1, 1)}   memory {memory} GiB", width
+        )
+    for status in host.statuses.values():
+        if status.level != "info" or status.fatal:
+            page += labelled(status.code, status.message, width, "warning" if status.level == "warning" else "critical")
+    for note in report.notes:
+        page += labelled("not seen", note, width, "quiet")
+    return page
+
+
+def _value(gpu: GpuReport, key: str, text: str) -> str:
+    """A value, or the dash with the reason it is absent."""
+    if text != fmt.ABSENT:
+        return text
+    why = gpu.absent.get(key)
+    return f"{fmt.ABSENT} ({clean(why, 80)})" if why else fmt.ABSENT
+
+
+def gpu_values(gpu: GpuReport) -> list[tuple[str, str]]:
+    """Names and values of a GPU, absences with their reasons."""
+    gpm = gpu.gpm
+    no_gpm = gpu.absent.get("gpm")
+
+    def from_gpm(value: float | None, digits: int = 0, unit: str = " %") -> str:
+        if value is not None:
+            return f"{value:.{digits}f}{unit}"
+        return f"{fmt.ABSENT} ({clean(no_gpm, 60)})" if no_gpm and gpm is None else fmt.ABSENT
+
+    def unit(value: float | None, suffix: str) -> str:
+        return fmt.ABSENT if value is None else f"{value:,.0f}{suffix}"
+
+    limit = _value(gpu, "power_limit_w", unit(gpu.power_limit_w, " W"))
+    if gpu.power_limit_default_w is not None and gpu.power_limit_default_w != gpu.power_limit_w:
+        limit += f" (default {gpu.power_limit_default_w:,.0f} W)"
+    clock = unit(gpu.sm_clock_mhz, " MHz")
+    if gpu.sm_clock_max_mhz is not None and gpu.sm_clock_mhz is not None:
+        clock += f" of {gpu.sm_clock_max_mhz:,.0f}"
+    memory = fmt.of(fmt.gib(gpu.memory_used_mib), fmt.gib(gpu.memory_total_mib))
+    pcie = _pcie(gpu)
+    return [
+        ("utilization", _value(gpu, "util_gpu_pct", unit(gpu.util_gpu_pct, " %"))),
+        ("memory util", _value(gpu, "util_mem_pct", unit(gpu.util_mem_pct, " %"))),
+        ("power", _value(gpu, "power_w", unit(gpu.power_w, " W"))),
+        ("power limit", limit),
+        ("power %", "—" if (pct := fmt.power_pct(gpu)) is None else f"{pct:.0f} % of the limit in force"),
+        ("SM active", from_gpm(gpm.sm_active_pct if gpm else None)),
+        ("tensor", from_gpm(gpm.tensor_pct if gpm else None)),
+        ("DRAM", from_gpm(gpm.dram_pct if gpm else None)),
+        ("occupancy", from_gpm(gpm.sm_occupancy_pct if gpm else None)),
+        ("FP16/32/64", " ".join(fmt.number(v) for v in (gpm.fp16_pct, gpm.fp32_pct, gpm.fp64_pct)) if gpm else "—"),
+        ("SM clock", _value(gpu, "sm_clock_mhz", clock)),
+        ("memory clock", _value(gpu, "mem_clock_mhz", unit(gpu.mem_clock_mhz, " MHz"))),
+        ("temperature", _value(gpu, "temp_c", unit(gpu.temp_c, " °C"))),
+        ("memory temp", _value(gpu, "memory_temp_c", unit(gpu.memory_temp_c, " °C"))),
+        ("memory", _value(gpu, "memory_used_mib", memory if memory == fmt.ABSENT else f"{memory} GiB")),
+        ("PCIe", _value(gpu, "pcie_gen", pcie)),
+        ("PCIe rx tx", _rates(gpm.pcie_rx_mib_s, gpm.pcie_tx_mib_s) if gpm else fmt.ABSENT),
+        ("NVLink rx tx", _rates(gpm.nvlink_rx_mib_s, gpm.nvlink_tx_mib_s) if gpm else fmt.ABSENT),
+        ("ECC", _value(gpu, "ecc_uncorrected", unit(gpu.ecc_uncorrected, " uncorrected"))),
+        ("MIG", fmt.ABSENT if gpu.mig is None else "on" if gpu.mig else "off"),
+    ]
+
+
+def _rates(rx: float | None, tx: float | None) -> str:
+    if rx is None and tx is None:
+        return fmt.ABSENT
+    return f"{fmt.ABSENT if rx is None else f'{rx:,.0f}'} / {fmt.ABSENT if tx is None else f'{tx:,.0f}'} MiB/s"
+
+
+def _pcie(gpu: GpuReport) -> str:
+    if gpu.pcie_gen is None and gpu.pcie_width is None:
+        return fmt.ABSENT
+    now = f"gen {gpu.pcie_gen or fmt.ABSENT} x{gpu.pcie_width or fmt.ABSENT}"
+    if gpu.pcie_gen_max is None and gpu.pcie_width_max is None:
+        return now
+    return f"{now} of gen {gpu.pcie_gen_max or fmt.ABSENT} x{gpu.pcie_width_max or fmt.ABSENT}"
+
+
+def gpu_page(gpu: GpuReport, width: int) -> Page:
+    """State with its evidence, values, limits, processes, identity."""
+    sign = gpu_sign(gpu)
+    page: Page = [
+        [
+            ("State        ", "accent!"),
+            (f"{sign.glyph} {sign.word}", f"{sign.role}!"),
+            (f"   {sign.meaning}", "text"),
+            (f"   {gpu.confidence.value}", CONFIDENCE_ROLES[gpu.confidence]),
+        ]
+    ]
+    for sentence in gpu.evidence:
+        label, rest = split_label(sentence)
+        page += labelled(label, rest, width)
+    if gpu.error:
+        page += labelled("error", gpu.error, width, "critical")
+    for limit in gpu.limits:
+        role = "text" if limit in QUIET_LIMITS else "warning"
+        page += labelled("held back by", LIMIT_WORDS[limit][1], width, role)
+    page += [blank(), head("Values (medians over the window)")]
+    page += two_columns(gpu_values(gpu), width)
+    page += [blank(), *_process_page(gpu, width), blank(), head("Identity")]
+    page += labelled("name", gpu.name or fmt.ABSENT, width)
+    page += labelled("uuid", gpu.uuid or fmt.ABSENT, width)
+    page += labelled("PCI", gpu.pci_bus_id or fmt.ABSENT, width)
+    return page
+
+
+def two_columns(values: Sequence[tuple[str, str]], width: int) -> Page:
+    """Names and values, in two or three columns where the width allows."""
+    count = 3 if width >= 150 else 2 if width >= 76 else 1
+    rows = -(-len(values) // count)
+    cell = width // count
+    page: Page = []
+    for row in range(rows):
+        line: list[tuple[str, str]] = []
+        for column in range(count):
+            at = column * rows + row
+            if at < len(values):
+                name, value = values[at]
+                room = cell - LABEL_CELLS - 2
+                shown = value if len(value) <= room else value[: room - 1] + "…"
+                role = "quiet" if value.startswith(fmt.ABSENT) else "text"
+                line += [(f"{name:<{LABEL_CELLS}}", "quiet"), (f"{shown:<{room + 2}}", role)]
+        page.append(line)
+    return page
+
+
+def _process_page(gpu: GpuReport, width: int) -> Page:
+    page: Page = [head("Processes")]
+    if gpu.processes is None:
+        return page + labelled("", gpu.absent.get("processes") or "not listed by this source", width, "quiet")
+    if not gpu.processes:
+        return page + labelled("", "none seen", width, "quiet")
+    page.append([(f"{'pid':>9}  {'user':<12} {'MiB':>8}  name", "quiet")])
+    for process in gpu.processes[:64]:
+        name = clean(process.name or "— (not permitted to look)", 300)
+        user = clean(process.user or fmt.ABSENT, 40)[:12]
+        memory = fmt.ABSENT if process.memory_used_mib is None else f"{process.memory_used_mib:,.0f}"
+        page.append([(f"{process.pid:>9}  {user:<12} {memory:>8}  ", "text"), (name, "text")])
+    return page
+
+
+def host_page(host: HostView, width: int) -> Page:
+    """Servers and GPUs of a host in a line each."""
+    page: Page = [head("Servers")]
+    if not host.report.servers:
+        page += labelled("", "no serving process found on this host", width, "quiet")
+    for server in host.report.servers:
+        phase, verdict = PHASE_SIGNS[server.phase], VERDICT_SIGNS[server.tuning.verdict]
+        page.append(
+            [
+                (f"{clean(server.name, 40):<24} ", "text!"),
+                (f"{phase.glyph} {phase.word:<16} ", phase.role),
+                ("tuning ", "quiet"),
+                (f"{verdict.glyph} {verdict.word}", verdict.role),
+            ]
+        )
+    page += [blank(), head("GPUs")]
+    for gpu in host.report.gpus:
+        sign = gpu_sign(gpu)
+        why = "; ".join(split_label(sentence)[1] for sentence in gpu.evidence[:2])
+        page.append(
+            [
+                (f"{gpu.index:>3} {fmt.gpu_name(gpu.name)[:20]:<20} ", "text"),
+                (f"{sign.glyph} {sign.word:<12} ", sign.role),
+                (clean(why, 300), "quiet"),
+            ]
+        )
+    if not host.report.gpus:
+        page += labelled("", host_words(host, 0.0) or "none", width, "quiet")
+    return page
+
+
+# ── server ───────────────────────────────────────────────────────────────────────────────────────
+
+FIRST_ARGS = (
+    "model_path", "model", "moe_runner_backend", "quantization", "tensor_parallel_size", "tp_size", "tp",
+    "ep_size", "enable_expert_parallel", "attention_backend", "max_running_requests", "cuda_graph_max_bs",
+)  # fmt: skip
+"""Arguments that matter most to tuning come first."""
+
+
+def server_page(host: HostReport, server: ServerReport, width: int) -> Page:
+    """Verdict, arguments, versions, numbers, files, runs, events of one server."""
+    phase, verdict = PHASE_SIGNS[server.phase], VERDICT_SIGNS[server.tuning.verdict]
+    page: Page = [
+        [
+            (f"{clean(server.name, 60)}", "text!"),
+            (f"   {server.engine.value if server.engine else 'engine not known'} {server.version or ''}", "text"),
+            (f"   {phase.glyph} {phase.word}", phase.role),
+        ]
+    ]
+    facts = [f"pid {server.pid}" if server.pid is not None else "", f"port {server.port}" if server.port else ""]
+    facts += [server.manager or "", "process gone" if server.gone else ""]
+    page.append([(clean("   ".join(filter(None, facts)), 300), "quiet")])
+    page += [blank(), [("Tuning       ", "accent!"), (f"{verdict.glyph} {verdict.word}", f"{verdict.role}!")]]
+    for sentence in server.tuning.evidence:
+        label, rest = split_label(sentence)
+        page += labelled(label, rest, width)
+    for at, line in enumerate(server.tuning.remedy):
+        page += labelled("Do" if at == 0 else "", line, width, "accent" if line.startswith(COMMAND) else "text!")
+    page += [blank(), head("Numbers"), *_metric_lines(server, width)]
+    page += [blank(), head("Tuning files this server reads"), *_file_lines(server.files, width)]
+    page += [blank(), head("Log"), *_log_place(server, width)]
+    page += [blank(), head("Runs (newest last)"), *_run_lines(server, width)]
+    page += [blank(), head("Events of the newest run"), *_event_lines(server)]
+    page += [blank(), head("Versions"), *_pairs(server.versions, width)]
+    order = {name: at for at, name in enumerate(FIRST_ARGS)}
+    args = dict(sorted(server.args.items(), key=lambda item: (order.get(item[0], 99), item[0])))
+    page += [blank(), head("Arguments"), *_pairs(args, width)]
+    page += [blank(), head("Environment (names that matter)"), *_pairs(server.env, width)]
+    for note in server.notes:
+        page += labelled("note", note, width, "quiet")
+    return page
+
+
+def _pairs(values: object, width: int) -> Page:
+    assert isinstance(values, dict)
+    if not values:
+        return labelled("", "none known", width, "quiet")
+    page: Page = []
+    for name, value in values.items():
+        page += [
+            [(f"{clean(str(name), 60):<32} ", "quiet"), (clean(str(value), 2000), "text")],
+        ]
+    return page
+
+
+def _metric_lines(server: ServerReport, width: int) -> Page:
+    numbers = server.metrics
+    if numbers is None:
+        return labelled("", "the server gives none, and its log has no periodic line yet", width, "quiet")
+    page = two_columns(
+        [
+            ("running", fmt.number(numbers.running)),
+            ("waiting", fmt.number(numbers.waiting)),
+            ("generated", f"{fmt.number(numbers.generation_tokens_s)} tok/s"),
+            ("prompt", f"{fmt.number(numbers.prompt_tokens_s)} tok/s"),
+            ("KV used", f"{fmt.number(numbers.kv_usage_pct)} %"),
+            ("read from", numbers.source or fmt.ABSENT),
+        ],
+        width,
+    )
+    return page
+
+
+def _file_lines(files: Sequence[TuningFile], width: int) -> Page:
+    if not files:
+        return labelled("", "not looked for yet, or none are read by this backend", width, "quiet")
+    page: Page = []
+    for file in files:
+        if not file.exists:
+            sign, word, role = "✕", "missing", "warning"
+        elif file.stale:
+            sign, word, role = "▲", "stale", "warning"
+        else:
+            sign, word, role = "●", "there", "good"
+        page.append(
+            [(f"{sign} {word:<8} ", role), (f"{clean(file.role, 30):<18} ", "quiet"), (clean(file.path), "text")]
+        )
+        if file.stale:
+            page += labelled("", file.stale, width, "warning")
+        facts = "  ".join(f"{name}={value}" for name, value in file.facts.items())
+        details = "  ".join(filter(None, (fmt.size(file.size) if file.size is not None else "", facts)))
+        if file.exists and details:
+            page += labelled("", details, width, "quiet")
+    return page
+
+
+def _log_place(server: ServerReport, width: int) -> Page:
+    place = server.log
+    if place is None:
+        return labelled("", "where its output goes is not known yet", width, "quiet")
+    page = labelled(place.kind, place.target or place.why or fmt.ABSENT, width)
+    if place.target and place.why:
+        page += labelled("", place.why, width, "warning")
+    if place.fix:
+        page += labelled("fix", place.fix, width, "accent")
+    return page
+
+
+def _run_lines(server: ServerReport, width: int) -> Page:
+    if not server.runs:
+        return labelled("", "no start of this server in what was read of its log", width, "quiet")
+    page: Page = []
+    for run in server.runs[-12:]:
+        sign = PHASE_SIGNS[run.phase]
+        start = run.start_text or fmt.clock_time(run.start)
+        page.append([(f"{run.n:>4}  {clean(start, 30):<22} ", "text"), (f"{sign.glyph} {sign.word}", sign.role)])
+    return page
+
+
+def _event_lines(server: ServerReport) -> Page:
+    newest = server.runs[-1].n if server.runs else None
+    events = [event for event in server.events if newest is None or event.run == newest][-40:]
+    page: Page = []
+    for event in events:
+        when = fmt.clock_time(event.t) if event.t is not None else clean(event.t_text or "--:--:--", 19)
+        times = f" ×{event.count}" if event.count > 1 else ""
+        role = EVENT_ROLES[event.severity]
+        page.append(
+            [
+                (f"{when[-8:]} ", "quiet"),
+                (f"{EVENT_WORDS.get(event.kind, event.kind.value):<9} ", role),
+                (clean(fmt.headless(event.line[:4096]), 1000) + times, role),
+            ]
+        )
+    return page or [[("none", "quiet")]]
+
+
+# ── help ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def sign_legend(entries: Iterable[tuple[str, str, str, str]]) -> Page:
+    """Glyph, word, role and meaning in a line each."""
+    return [
+        [(f"{glyph} ", role), (f"{word:<14}", role), (clean(meaning, 200), "text")]
+        for glyph, word, role, meaning in entries
+    ]
+
+
+def severity_order(finding: Finding) -> int:
+    """Critical first."""
+    return [Severity.CRITICAL, Severity.WARNING, Severity.INFO].index(finding.severity)
+
+
+def host_title(host: HostView) -> list[tuple[str, str]]:
+    """Name and state of a host in a line."""
+    sign = host_sign(host)
+    return [(clean(host.name, 80), "text!"), (f"   {sign.glyph} {sign.word}", sign.role)]

@@ -1,0 +1,226 @@
+"""One frozen picture of the fleet for the screens, and the words drawn from it. No widgets, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from moetop.model import (
+    FINDING_RANK,
+    Calm,
+    Confidence,
+    Finding,
+    FindingKind,
+    GpuReport,
+    GpuState,
+    HostReport,
+    HostStatus,
+    Link,
+    LinkPhase,
+    Severity,
+    Status,
+)
+from moetop.ui import fmt
+from moetop.ui.paint import clean
+from moetop.ui.words import CALM_SIGNS, LINK_WORDS, LOST_SIGN, NEVER_DOUBTED, STATE_ORDER, STATE_SIGNS, Sign
+
+
+@dataclass(frozen=True)
+class HostView:
+    """One host at one moment. `now` is the present time on its own clock, seconds."""
+
+    name: str
+    report: HostReport
+    link: Link
+    now: float | None = None
+    last_t: float | None = None
+    statuses: Mapping[str, Status] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing comes from it now."""
+        return self.link.phase is LinkPhase.LOST
+
+    @property
+    def grave(self) -> list[Finding]:
+        """Findings that need a person, gravest first."""
+        found = [f for f in self.report.findings if f.severity is not Severity.INFO]
+        return sorted(found, key=lambda f: (FINDING_RANK.get(f.kind, 99), f.severity is Severity.WARNING))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The fleet at one moment. `t` is this machine's clock, epoch seconds."""
+
+    hosts: tuple[HostView, ...] = ()
+    generation: int = -1
+    t: float = 0.0
+
+    def host(self, name: str) -> HostView | None:
+        """The host called `name`."""
+        return next((host for host in self.hosts if host.name == name), None)
+
+    def gpu_count(self) -> int:
+        """All GPUs seen."""
+        return sum(len(host.report.gpus) for host in self.hosts)
+
+    def grave(self) -> list[tuple[HostView, Finding]]:
+        """Every finding that needs a person, gravest first."""
+        found = [(host, finding) for host in self.hosts for finding in host.grave]
+        return sorted(found, key=lambda pair: (FINDING_RANK.get(pair[1].kind, 99), pair[0].name))
+
+    def worst_per_host(self) -> list[tuple[HostView, Finding]]:
+        """The gravest finding of each host that has one, gravest first."""
+        seen: set[str] = set()
+        return [pair for pair in self.grave() if not (pair[0].name in seen or seen.add(pair[0].name))]
+
+
+def gpu_sign(gpu: GpuReport) -> Sign:
+    """Glyph, word and role of a GPU's state; a question mark says it is inferred."""
+    if gpu.error is not None:
+        return Sign("✕", GPU_ERRORS.get(gpu.error, "unreadable"), "critical", gpu.error)
+    sign = STATE_SIGNS[gpu.state]
+    if gpu.confidence is Confidence.INFERRED and gpu.state not in NEVER_DOUBTED:
+        return Sign(sign.glyph, f"{sign.word}?", sign.role, sign.meaning)
+    return sign
+
+
+GPU_ERRORS: dict[str, str] = {
+    "gpu_lost": "lost",
+    "lost": "lost",
+    "stuck": "stuck",
+    "stuck_gpu": "stuck",
+    "not_permitted": "no access",
+}
+"""Short words for `GpuReport.error`."""
+
+
+def host_sign(host: HostView) -> Sign:
+    """State of a host: of its connection while that is news, else of its GPUs, worst first."""
+    phase = host.link.phase
+    if phase is LinkPhase.LOST:
+        return LOST_SIGN
+    gpus = host.report.gpus
+    if not gpus:
+        if phase is LinkPhase.CONNECTING:
+            return LINK_WORDS[phase]
+        if host.report.status is HostStatus.UNREACHABLE:
+            return Sign("✕", "no data", "critical")
+        return Sign("◌", "waiting", "notice") if phase is not LinkPhase.FINISHED else LINK_WORDS[phase]
+    lost = sum(gpu.error is not None for gpu in gpus)
+    if lost:
+        return Sign("✕", f"lost {lost}/{len(gpus)}", "critical")
+    worst = min((gpu.state for gpu in gpus), key=STATE_ORDER.index)
+    alike = [gpu for gpu in gpus if gpu.state is worst]
+    sign = gpu_sign(alike[0])
+    if len(gpus) == 1:
+        return sign
+    return Sign(sign.glyph, f"{sign.word} {len(alike)}/{len(gpus)}", sign.role, sign.meaning)
+
+
+def host_words(host: HostView, now: float) -> str | None:
+    """The sentence a host row shows instead of numbers, None where numbers say it. `now` is epoch seconds."""
+    link = host.link
+    since = f" {fmt.span(now - link.since_t)}" if link.since_t is not None else ""
+    if link.phase is LinkPhase.LOST:
+        again = (
+            f"; next try in {fmt.span(link.next_try_t - now)}" if link.next_try_t is not None else "; not tried again"
+        )
+        return f"lost{since}: {clean(link.reason or 'no frames', 200)}{again}"
+    if link.phase is LinkPhase.CONNECTING and not host.report.gpus:
+        tries = f", try {link.attempt + 1}" if link.attempt else ""
+        return f"connecting{since}{tries}"
+    if host.report.gpus:
+        return None
+    if host.report.error is not None:
+        return clean(host.report.error, 200)
+    for code in ("no_driver", "driver_mismatch", "no_nvml", "no_gpu", "smi_missing", "smi_failed", "smi_hang"):
+        if code in host.statuses:
+            return clean(host.statuses[code].message, 200)
+    if link.phase is LinkPhase.FINISHED:
+        return "finished without a GPU sample"
+    return f"waiting for the first sample{since}"
+
+
+@dataclass(frozen=True)
+class Totals:
+    """A host's GPUs together: means of percentages, sums of the rest; None where no GPU says."""
+
+    util_gpu_pct: float | None
+    power_w: float | None
+    power_limit_w: float | None
+    power_pct: float | None
+    tensor_pct: float | None
+    dram_pct: float | None
+    sm_clock_mhz: float | None
+    temp_c: float | None
+    memory_used_mib: float | None
+    memory_total_mib: float | None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """The sum, only where every part is known: a partial sum would read as the whole."""
+    parts = list(values)
+    known = [value for value in parts if value is not None]
+    return sum(known) if known and len(known) == len(parts) else None
+
+
+def totals(gpus: Iterable[GpuReport]) -> Totals:
+    """What a host row shows of its GPUs. The temperature is the hottest."""
+    alive = [gpu for gpu in gpus if gpu.error is None]
+    temps = [gpu.temp_c for gpu in alive if gpu.temp_c is not None]
+    return Totals(
+        util_gpu_pct=_mean(gpu.util_gpu_pct for gpu in alive),
+        power_w=_sum(gpu.power_w for gpu in alive),
+        power_limit_w=_sum(gpu.power_limit_w for gpu in alive),
+        power_pct=_mean(fmt.power_pct(gpu) for gpu in alive),
+        tensor_pct=_mean(gpu.gpm.tensor_pct if gpu.gpm else None for gpu in alive),
+        dram_pct=_mean(gpu.gpm.dram_pct if gpu.gpm else None for gpu in alive),
+        sm_clock_mhz=_mean(gpu.sm_clock_mhz for gpu in alive),
+        temp_c=max(temps) if temps else None,
+        memory_used_mib=_sum(gpu.memory_used_mib for gpu in alive),
+        memory_total_mib=_sum(gpu.memory_total_mib for gpu in alive),
+    )
+
+
+def calm_sign(headline: str) -> Sign:
+    """Sign of a headline that is no finding."""
+    try:
+        return CALM_SIGNS[Calm(headline)]
+    except ValueError:
+        return Sign("·", headline, "quiet")
+
+
+def is_calm(gpu: GpuReport) -> bool:
+    """Whether a GPU's row needs nobody: it is drawn quietly."""
+    return gpu.error is None and gpu.state in CALM_STATES
+
+
+CALM_STATES = frozenset(
+    {GpuState.IDLE, GpuState.MEMORY_BOUND, GpuState.BALANCED, GpuState.TENSOR_BUSY, GpuState.UNKNOWN}
+)
+
+
+def counts_words(scene: Scene) -> str:
+    """`3 hosts · 17 GPUs · 1 lost`."""
+    hosts = len(scene.hosts)
+    lost = sum(host.lost for host in scene.hosts)
+    gpus = scene.gpu_count()
+    words = [f"{hosts} host{'' if hosts == 1 else 's'}", f"{gpus} GPU{'' if gpus == 1 else 's'}"]
+    connecting = sum(host.link.phase is LinkPhase.CONNECTING for host in scene.hosts)
+    if lost:
+        words.append(f"{lost} lost")
+    if connecting:
+        words.append(f"{connecting} connecting")
+    return " · ".join(words)
+
+
+def finding_key(host: str, finding: Finding) -> tuple[str, FindingKind, str | None]:
+    """What makes two findings the same finding as time goes on."""
+    return host, finding.kind, finding.server

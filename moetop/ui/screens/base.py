@@ -1,0 +1,206 @@
+"""What every screen shares: header, footer, keys from the registry, words when the terminal is too small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from moetop.ui import fmt, keys
+from moetop.ui.paint import fit, line_of
+from moetop.ui.scene import HostView, Scene, counts_words
+from moetop.ui.widgets.bars import FooterBar, FooterKey, HeaderBar
+from moetop.ui.widgets.lines import LineWidget
+
+if TYPE_CHECKING:
+    from moetop.ui.app import MoetopApp
+
+SMALLEST = (40, 10)
+"""Columns and lines under which a screen only says that it needs more."""
+
+
+def bindings_for(screen: str) -> list[BindingType]:
+    """Textual bindings of every deed that works on `screen`."""
+    return [
+        Binding(",".join(deed.keys), f"deed('{deed.name}')", deed.title, show=False) for deed in keys.deeds_of(screen)
+    ]
+
+
+class TooSmall(LineWidget):
+    """Says how large the terminal must be."""
+
+    DEFAULT_CSS = "TooSmall { display: none; height: 1fr; }"
+
+    def make_lines(self, width: int, height: int) -> list[Strip]:
+        size = self.app.size
+        words = [
+            "moetop needs",
+            f"{SMALLEST[0]}x{SMALLEST[1]} cells;",
+            f"this is {size.width}x{size.height}.",
+            "q quits",
+        ]
+        style = self.paint("text")
+        return [line_of([(fit(text, width), style)], width, style) for text in words[:height]]
+
+
+class MoeScreen(Screen[None]):
+    """Base of the screens. Subclasses give `where`, `body` and `show_scene`."""
+
+    where: ClassVar[str] = keys.HELP
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        cls.BINDINGS = [*bindings_for(cls.where), *cls.__dict__.get("BINDINGS", [])]
+        super().__init_subclass__()
+
+    @property
+    def moetop(self) -> MoetopApp:
+        """The app, by its own type."""
+        return cast("MoetopApp", self.app)
+
+    @property
+    def scene(self) -> Scene:
+        """The fleet as shown now."""
+        return self.moetop.scene
+
+    def compose(self) -> ComposeResult:
+        yield HeaderBar()
+        yield from self.body()
+        yield FooterBar()
+        yield TooSmall()
+
+    def body(self) -> Iterable[Widget]:
+        """Widgets between header and footer."""
+        return ()
+
+    def show_scene(self) -> None:
+        """Draw the body from `self.scene`."""
+
+    def crumbs(self) -> tuple[str, ...]:
+        """Where this screen is, after `moetop`."""
+        return ()
+
+    def host(self) -> HostView | None:
+        """The host this screen is about."""
+        return self.moetop.chosen_host()
+
+    def server_name(self) -> str | None:
+        """The server that acting keys mean."""
+        host = self.host()
+        return host.report.servers[0].name if host is not None and host.report.servers else None
+
+    # ── drawing ──────────────────────────────────────────────────────────────────────────────────
+
+    def on_screen_resume(self) -> None:
+        self.show()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.width < SMALLEST[0] or event.size.height < SMALLEST[1], "-too-small")
+        self.call_after_refresh(self.show)
+
+    def show(self) -> None:
+        """Draw everything from the app's state."""
+        if not self.is_mounted or not self.query("HeaderBar"):
+            return
+        with self.app.batch_update():
+            self.show_header()
+            self.show_scene()
+            self.show_footer()
+            small = self.query_one(TooSmall)
+            if small.display:
+                small.redraw()
+
+    def repaint(self) -> None:
+        """Draw everything anew after a change of theme."""
+        for widget in self.query(LineWidget):
+            widget.repaint()
+        self.show()
+
+    def show_header(self) -> None:
+        app = self.moetop
+        header = self.query_one(HeaderBar)
+        crumbs = self.crumbs()
+        header.crumbs = crumbs
+        header.left = "" if crumbs else counts_words(self.scene)
+        header.right_pieces = [
+            *self._worst_words(),
+            (f"   {fmt.clock_time(app.shown_t())}  ", "quiet"),
+            *app.mode_words(),
+        ]
+        header.redraw()
+
+    def _worst_words(self) -> list[tuple[str, str]]:
+        grave = [finding for _host, finding in self.scene.grave()]
+        critical = sum(finding.severity.value == "critical" for finding in grave)
+        warning = len(grave) - critical
+        pieces: list[tuple[str, str]] = []
+        if critical:
+            pieces.append((f"✕ {critical} critical ", "critical"))
+        if warning:
+            pieces.append((f"▲ {warning} warning{'' if warning == 1 else 's'}", "warning"))
+        return pieces
+
+    def show_footer(self) -> None:
+        """Draw the footer with the words that fit the state."""
+        footer = self.query_one(FooterBar)
+        footer.keys = [
+            FooterKey(keys.face(deed.keys[0]), self.footer_word(deed), deed.name, self.refusal(deed.name) is None)
+            for deed in keys.footer_of(self.where)
+            if self.applies(deed.name)
+        ]
+        footer.redraw()
+
+    def footer_word(self, deed: keys.Deed) -> str:
+        """The footer's word for a deed in the present state."""
+        if deed.name == "pause":
+            return "resume" if self.moetop.paused else "pause"
+        return deed.footer
+
+    # ── deeds ────────────────────────────────────────────────────────────────────────────────────
+
+    def applies(self, name: str) -> bool:
+        """Whether a deed makes sense here and now at all (else it is not offered)."""
+        if name == "back":
+            return len(self.app.screen_stack) > 1 and self.where != keys.FLEET
+        if name in ("slower", "faster"):
+            return self.moetop.playback() is not None
+        if name == "now":
+            return self.moetop.cursor_t is not None
+        return True
+
+    def refusal(self, name: str) -> str | None:
+        """Why a deed cannot be done now, in words; None where it can."""
+        deed = keys.deed(name)
+        if deed.acts and self.moetop.readonly:
+            return "moetop runs with --readonly: nothing that changes a host can be started"
+        if name == "retune":
+            host = self.host()
+            if host is None:
+                return "no host is selected"
+            return self.moetop.retune_refusal(host.name, self.server_name())
+        return None
+
+    def action_deed(self, name: str) -> None:
+        """Do a deed, or say why not."""
+        if not self.applies(name):
+            return
+        why = self.refusal(name)
+        if why is not None:
+            self.moetop.say(why, "warning", title=f"{keys.deed(name).title}: not now")
+            return
+        doer = getattr(self, f"do_{name}", None) or getattr(self.moetop, f"do_{name}")
+        doer()
+
+    def on_footer_bar_pressed(self, message: FooterBar.Pressed) -> None:
+        self.action_deed(message.action)
+
+    def do_back(self) -> None:
+        """To the screen before."""
+        if len(self.app.screen_stack) > 1:
+            self.app.pop_screen()

@@ -1,0 +1,98 @@
+"""All findings: those that stand and those that cleared, with their times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.widget import Widget
+
+from moetop.ui import fmt, keys, pages
+from moetop.ui.attention import Noted
+from moetop.ui.paint import clean
+from moetop.ui.screens.base import MoeScreen
+from moetop.ui.widgets.bars import Rule
+from moetop.ui.widgets.text import TextPage
+from moetop.ui.words import FINDING_TITLES, SEVERITY_SIGNS
+
+
+class FindingsScreen(MoeScreen):
+    """A list at the top, the why of the selected one below."""
+
+    where: ClassVar[str] = keys.FINDINGS
+
+    def body(self) -> Iterable[Widget]:
+        yield TextPage(id="list", selectable=True)
+        yield Rule()
+        yield TextPage(id="why")
+
+    def on_mount(self) -> None:
+        self.query_one("#list").focus()
+
+    def crumbs(self) -> tuple[str, ...]:
+        return ("findings",)
+
+    def listed(self) -> list[Noted]:
+        """What the list shows."""
+        return self.moetop.findings.listed()
+
+    def chosen(self) -> Noted | None:
+        """The selected finding."""
+        listed = self.listed()
+        at = self.query_one("#list", TextPage).cursor
+        return listed[at] if at < len(listed) else None
+
+    def show_scene(self) -> None:
+        listed = self.listed()
+        page = self.query_one("#list", TextPage)
+        page.styles.height = max(3, min(len(listed) or 1, self.app.size.height // 3))
+        if not listed:
+            page.set_lines([[("no finding stands, and none has cleared since moetop started", "quiet")]])
+        else:
+            page.set_lines([self._line(noted) for noted in listed])
+        self.query_one(Rule).redraw()
+        self._show_why()
+
+    def _line(self, noted: Noted) -> list[tuple[str, str]]:
+        finding = noted.finding
+        sign = SEVERITY_SIGNS[finding.severity]
+        gone = noted.gone is not None
+        role = "quiet" if gone else sign.role
+        since = "at start" if noted.at_start and not gone else fmt.clock_time(noted.came)
+        until = f"cleared {fmt.clock_time(noted.gone)}" if gone else f"for {fmt.span(self.scene.t - noted.came)}"
+        return [
+            (f"{sign.glyph} ", role),
+            (f"{since:<9} {until:<17} ", "quiet"),
+            (f"{clean(noted.host, 22):<22.22} ", "quiet" if gone else "text!"),
+            (f"{FINDING_TITLES.get(finding.kind, finding.kind.value):<26} ", role),
+            (clean(finding.summary, 400), "quiet" if gone else "text"),
+        ]
+
+    def _show_why(self) -> None:
+        why = self.query_one("#why", TextPage)
+        noted = self.chosen()
+        if noted is None:
+            why.set_lines([])
+            return
+        why.set_lines(pages.finding_page(noted.host, noted.finding, max(30, self.app.size.width - 3)))
+
+    def on_text_page_moved(self) -> None:
+        self._show_why()
+
+    def on_text_page_chosen(self) -> None:
+        self.action_deed("open")
+
+    def do_open(self) -> None:
+        noted = self.chosen()
+        if noted is not None:
+            self.moetop.open_why(noted.host)
+
+    def do_copy(self) -> None:
+        noted = self.chosen()
+        if noted is None:
+            self.moetop.say("no finding is selected")
+            return
+        commands = pages.commands_of(noted.finding)
+        text = "\n".join(commands) or "\n".join((noted.finding.summary, *noted.finding.evidence, *noted.finding.remedy))
+        what = f"{len(commands)} command(s) of the remedy" if commands else "the finding"
+        self.moetop.copy_text(clean(text.replace("\n", " ; "), 20000) if not commands else text, what, "finding.txt")

@@ -1,0 +1,360 @@
+"""The fleet: the answer on top, every GPU in a row, its picture over time, and the log with its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.containers import Horizontal, Vertical
+from textual.widget import Widget
+
+from moetop.errors import UsageError
+from moetop.model import LogLine
+from moetop.ui import fmt, keys
+from moetop.ui.attention import answers
+from moetop.ui.charts import ACTIVITY_MAP, POWER_MAP, Line, point_map, time_chart
+from moetop.ui.logtext import log_words, order_sources
+from moetop.ui.paint import clean
+from moetop.ui.rows import SORTS, Filter, TableRow, build_rows, parse_filter
+from moetop.ui.scene import HostView
+from moetop.ui.screens.base import MoeScreen
+from moetop.ui.series import histories_of, map_points, marks_of, percent_series, window_of
+from moetop.ui.widgets.bars import AnswerLines, Rule, VerticalRule
+from moetop.ui.widgets.logview import LogView
+from moetop.ui.widgets.plots import Plot
+from moetop.ui.widgets.prompt import PromptLine
+from moetop.ui.widgets.table import FleetTable
+from moetop.ui.widgets.text import TextLine
+from moetop.ui.words import PHASE_SIGNS, VERDICT_SIGNS
+
+ROOMY_LINES = 30
+"""From so many lines on there are rules, several answers and a log of several lines."""
+
+CHART_LINES = 32
+"""From so many lines on there is a chart."""
+
+LEAST_ROWS = 10
+"""A table cut to fewer lines than this makes the charts give way."""
+
+MAP_COLUMNS = 100
+"""From so many columns on the map stands beside the chart."""
+
+
+class FleetScreen(MoeScreen):
+    """Hosts and GPUs at a glance."""
+
+    where: ClassVar[str] = keys.FLEET
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sort = "given"
+        self.folded: set[str] = set()
+        self.filter_text = ""
+        self.chosen_filter: Filter | None = None
+        self._log_source: tuple[str, str | None] = ("", None)
+
+    def body(self) -> Iterable[Widget]:
+        yield AnswerLines()
+        yield Rule(id="rule-top")
+        yield FleetTable(id="table")
+        yield Rule(id="rule-charts")
+        with Horizontal(id="charts"):
+            with Vertical(id="map-pane"):
+                yield TextLine(id="map-title")
+                yield Plot(self._draw_map, id="map")
+            yield VerticalRule(id="upright")
+            with Vertical(id="chart-pane"):
+                yield TextLine(id="chart-title")
+                yield Plot(self._draw_chart, id="chart")
+        yield Rule(id="rule-log")
+        yield LogView(id="log", level="events")
+        yield PromptLine("filter", "state:starved host:a* !model:*glm*")
+
+    def on_mount(self) -> None:
+        self.query_one(FleetTable).focus()
+
+    def crumbs(self) -> tuple[str, ...]:
+        return ()
+
+    # ── state ────────────────────────────────────────────────────────────────────────────────────
+
+    def host(self) -> HostView | None:
+        row = self.query_one(FleetTable).selected
+        return self.scene.host(row.host.name) if row is not None else None
+
+    def _selected(self) -> TableRow | None:
+        return self.query_one(FleetTable).selected
+
+    def applies(self, name: str) -> bool:
+        if name == "back":
+            return bool(self.filter_text)
+        return super().applies(name)
+
+    def footer_word(self, deed: keys.Deed) -> str:
+        if deed.name == "back":
+            return "clear filter"
+        if deed.name == "sort" and self.sort != "given":
+            return f"order: {self.sort}"
+        return super().footer_word(deed)
+
+    # ── drawing ──────────────────────────────────────────────────────────────────────────────────
+
+    def show_scene(self) -> None:
+        table = self.query_one(FleetTable)
+        rows = build_rows(self.scene, self.folded, self.chosen_filter, self.sort)
+        table.empty_words = self._empty_words()
+        answer = self.query_one(AnswerLines)
+        most = 3 if self.app.size.height >= ROOMY_LINES else 1
+        answer.answers = answers(self.scene, most, self.moetop.retune_refusal, self.moetop.readonly)
+        self._arrange(len(rows), len(answer.answers))
+        answer.redraw()
+        table.set_rows(rows, self.scene.t)
+        self._remember()
+        top = self.query_one("#rule-top", Rule)
+        top.words = self.moetop.demo_note or ""
+        top.redraw()
+        self._show_selected()
+
+    def _empty_words(self) -> str:
+        if self.filter_text:
+            return f"nothing passes the filter {clean(self.filter_text, 80)!r}; esc clears it"
+        return "no hosts: start moetop with --host NAME, --config FILE or --demo"
+
+    def _remember(self) -> None:
+        row = self._selected()
+        if row is not None:
+            self.moetop.chosen = row.key
+
+    def _show_selected(self) -> None:
+        host = self.host()
+        if self.query_one("#charts").display:
+            self._show_chart_titles(host)
+            for plot in self.query(Plot):
+                if plot.display:
+                    plot.redraw()
+            self.query_one("#upright", VerticalRule).redraw()
+        self._show_log(host)
+
+    def _arrange(self, rows: int, answer_lines: int) -> None:
+        """Share out the lines: the table takes what it needs, then charts and log; see docs/keys.md."""
+        width, height = self.app.size.width, self.app.size.height
+        roomy = height >= ROOMY_LINES
+        prompt = 1 if self.query_one(PromptLine).is_open else 0
+        free = height - 2 - answer_lines - prompt
+        for name in ("#rule-top", "#rule-log"):
+            self.query_one(name).display = roomy
+            free -= roomy
+        log, charts = (5 if roomy else 1), 0
+        if height >= CHART_LINES and free - log - 9 >= min(rows + 1, LEAST_ROWS):
+            charts = 8
+            free -= 1
+        table = min(rows + 1, free - log - charts)
+        spare = free - table - charts - log
+        if charts:
+            more = min(spare * 2 // 3, max(0, height // 3 - charts))
+            charts += more
+            spare -= more
+        log += spare
+        self.query_one("#rule-charts").display = charts > 0
+        self.query_one(AnswerLines).styles.height = answer_lines
+        self.query_one(FleetTable).styles.height = max(2, table)
+        pane = self.query_one("#charts")
+        pane.display = charts > 0
+        pane.styles.height = max(1, charts)
+        self.query_one("#log").styles.height = max(1, log)
+        wide = width >= MAP_COLUMNS
+        self.query_one("#map-pane").display = wide
+        self.query_one("#upright").display = wide
+
+    def _show_chart_titles(self, host: HostView | None) -> None:
+        app = self.moetop
+        kind = POWER_MAP if app.map_kind == "power" else ACTIVITY_MAP
+        title = self.query_one("#map-title", TextLine)
+        title.say([(f" {kind.title}", "text")], right=[("p other map  M full size ", "quiet")])
+        chart = self.query_one("#chart-title", TextLine)
+        row = self._selected()
+        if host is None or row is None:
+            chart.say([])
+            return
+        what = f"gpu {row.gpu.index}" if row.gpu is not None else f"mean of {len(host.report.gpus)} GPUs"
+        rate = [server.metrics.generation_tokens_s for server in host.report.servers if server.metrics is not None]
+        known = [value for value in rate if value is not None]
+        tokens = f"   {sum(known):,.0f} tok/s" if known else ""
+        right = f"last {fmt.short_span(app.range_s)}{tokens} "
+        chart.say([(f" {clean(host.name, 60)}", "text"), (f" · {what}", "quiet")], right=[(right, "quiet")])
+
+    def _draw_chart(self, width: int, height: int) -> list[Line]:
+        host, row = self.host(), self._selected()
+        if host is None or row is None:
+            return []
+        app = self.moetop
+        window = window_of(host, app.range_s, app.cursor_t)
+        histories = histories_of(app.feed, host, row.gpu.index if row.gpu is not None else None)
+        if window is None or not histories:
+            return [[("", "quiet")], [("     no samples yet", "quiet")]]
+        marks = marks_of(app.feed.recent_events(host.name), window)
+        return time_chart(width, height, percent_series(histories, window, width), window.axis(marks))
+
+    def _draw_map(self, width: int, height: int) -> list[Line]:
+        app = self.moetop
+        kind = POWER_MAP if app.map_kind == "power" else ACTIVITY_MAP
+        points, missing = map_points(app.feed, self.scene.hosts, kind.key, app.chosen)
+        if not points and missing:
+            why = "no GPU gives tensor and DRAM activity (GPM)" if kind is ACTIVITY_MAP else "no utilization and power"
+            return [[("", "quiet")], [(f"     {why}; p: other map", "quiet")]]
+        return point_map(width, height, kind, points)
+
+    def _show_log(self, host: HostView | None) -> None:
+        view = self.query_one("#log", LogView)
+        if host is None:
+            view.log_lines.reset()
+            view.title, view.title_right, view.empty_words = [], "", "no host is selected"
+            view.redraw()
+            return
+        sources = order_sources(host, self.moetop.feed.sources(host.name))
+        source = sources[0] if sources else None
+        if (host.name, source) != self._log_source:
+            self._log_source = (host.name, source)
+            view.log_lines.reset()
+            view.log_lines.follow = True
+        tail: Sequence[LogLine] = self.moetop.feed.tail(host.name, source) if source else ()
+        view.log_lines.update(tail)
+        view.title = self._log_title(host, source)
+        hidden = view.log_lines.hidden
+        view.title_right = f"{hidden:,} lines without an event hidden" if hidden else ""
+        view.empty_words = log_words(host, source, bool(tail))
+        view.redraw()
+
+    def _log_title(self, host: HostView, source: str | None) -> list[tuple[str, str]]:
+        server = host.report.servers[0] if host.report.servers else None
+        if server is None:
+            return [(f"{source or 'log'} @ {host.name}", "text")]
+        phase, verdict = PHASE_SIGNS[server.phase], VERDICT_SIGNS[server.tuning.verdict]
+        engine = server.engine.value if server.engine is not None else server.name
+        run = f"   run {server.runs[-1].n}" if server.runs else ""
+        return [
+            (f"{engine} @ {host.name}", "text"),
+            (run, "quiet"),
+            (f"   {phase.glyph} {phase.word}", phase.role),
+            ("   tuning: ", "quiet"),
+            (verdict.word, verdict.role),
+        ]
+
+    # ── deeds ────────────────────────────────────────────────────────────────────────────────────
+
+    def do_sort(self) -> None:
+        names = list(SORTS)
+        self._sort_by(names[(names.index(self.sort) + 1) % len(names)])
+
+    def _sort_by(self, sort: str) -> None:
+        self.sort = sort
+        self.moetop.say(f"order: {SORTS[sort]}")
+        self.show()
+
+    def do_fold(self) -> None:
+        row = self._selected()
+        if row is not None:
+            self.folded.add(row.host.name)
+            self.show()
+
+    def do_unfold(self) -> None:
+        row = self._selected()
+        if row is not None:
+            self.folded.discard(row.host.name)
+            self.show()
+
+    def do_fold_all(self) -> None:
+        names = {host.name for host in self.scene.hosts}
+        self.folded = set() if self.folded else names
+        self.show()
+
+    def do_filter(self) -> None:
+        self.query_one(PromptLine).open(self.filter_text)
+        self.show()
+
+    def do_back(self) -> None:
+        self._apply_filter("")
+        self.show()
+
+    def do_next_event(self) -> None:
+        self._step_event(1)
+
+    def do_previous_event(self) -> None:
+        self._step_event(-1)
+
+    def _step_event(self, step: int) -> None:
+        view = self.query_one("#log", LogView)
+        view.focus()
+        if not view.step_event(step):
+            self.moetop.say("no further event in this log" if step > 0 else "no earlier event in what is kept")
+
+    def do_copy(self) -> None:
+        view = self.query_one("#log", LogView)
+        line = view.log_lines.selected
+        if view.has_focus and line is not None:
+            self.moetop.copy_text(clean(line.text, 20000), "the log line", "line.txt")
+            return
+        table = self.query_one(FleetTable)
+        text = "\n".join(line.rstrip() for line in table.plain_lines())
+        self.moetop.copy_text(text, "the table", "table.txt")
+
+    # ── filter ───────────────────────────────────────────────────────────────────────────────────
+
+    def _apply_filter(self, text: str) -> None:
+        prompt = self.query_one(PromptLine)
+        try:
+            parsed = parse_filter(text)
+        except UsageError as error:
+            prompt.hint(error.sentence())
+            return
+        prompt.hint("state:starved host:a* !model:*glm*")
+        self.filter_text = text.strip()
+        self.chosen_filter = parsed if parsed.terms else None
+
+    def on_prompt_line_changed(self, message: PromptLine.Changed) -> None:
+        self._apply_filter(message.text)
+        self.show()
+
+    def on_prompt_line_done(self, message: PromptLine.Done) -> None:
+        self._apply_filter(message.text)
+        self._close_prompt()
+
+    def on_prompt_line_left(self) -> None:
+        self._apply_filter("")
+        self._close_prompt()
+
+    def _close_prompt(self) -> None:
+        self.query_one(PromptLine).close()
+        self.query_one(FleetTable).focus()
+        self.show()
+
+    # ── messages of the widgets ──────────────────────────────────────────────────────────────────
+
+    def on_fleet_table_selected(self) -> None:
+        self._remember()
+        self._show_selected()
+        self.show_footer()
+
+    def on_fleet_table_opened(self) -> None:
+        self.action_deed("open")
+
+    def on_fleet_table_folded(self, message: FleetTable.Folded) -> None:
+        self.folded.symmetric_difference_update({message.host})
+        self.show()
+
+    def on_fleet_table_sort_asked(self, message: FleetTable.SortAsked) -> None:
+        self._sort_by(message.sort)
+
+    def on_answer_lines_asked(self, message: AnswerLines.Asked) -> None:
+        shown = self.query_one(AnswerLines).answers
+        if message.at < len(shown) and shown[message.at].host:
+            self.moetop.open_why(shown[message.at].host)
+
+    def on_log_view_opened(self) -> None:
+        self.action_deed("log")
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter" and self.query_one("#log").has_focus:
+            event.stop()
+            self.action_deed("log")

@@ -1,0 +1,155 @@
+"""Retune jobs: steps with a running clock, the log under them, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.widget import Widget
+
+from moetop.ui import fmt, keys, pages
+from moetop.ui.feed import JobStep, JobView
+from moetop.ui.paint import clean
+from moetop.ui.screens.base import MoeScreen
+from moetop.ui.widgets.bars import Rule
+from moetop.ui.widgets.text import TextPage
+
+JOB_SIGNS: dict[str, tuple[str, str, str]] = {
+    "planned": ("○", "planned", "notice"),
+    "running": ("◔", "running", "notice"),
+    "attached": ("◔", "running, attached", "notice"),
+    "retuned": ("●", "retuned", "good"),
+    "rolled_back": ("▲", "rolled back", "warning"),
+    "down": ("✕", "SERVER DOWN", "critical"),
+    "refused": ("·", "refused", "quiet"),
+    "cancelled": ("○", "cancelled", "quiet"),
+}
+STEP_SIGNS: dict[str, tuple[str, str, str]] = {
+    "waiting": ("·", "waiting", "quiet"),
+    "running": ("◔", "running", "notice"),
+    "done": ("●", "done", "good"),
+    "failed": ("✕", "failed", "critical"),
+    "undone": ("○", "undone", "warning"),
+    "skipped": ("·", "skipped", "quiet"),
+}
+RUNNING = ("running", "attached")
+
+
+def step_line(step: JobStep, now: float) -> list[tuple[str, str]]:
+    """A step with its sign, clock and detail."""
+    glyph, word, role = STEP_SIGNS.get(step.state, ("·", step.state, "text"))
+    clock = ""
+    if step.started is not None:
+        clock = fmt.span((step.ended if step.ended is not None else now) - step.started)
+    limit = (
+        f" of {fmt.span(step.timeout_s)}" if step.timeout_s is not None and step.state in ("running", "waiting") else ""
+    )
+    return [
+        (f"  {glyph} {word:<8} ", role),
+        (f"{clean(step.title, 60):<34} ", "text!" if step.state == "running" else "text"),
+        (f"{clock + limit:<22} ", "quiet"),
+        (clean(step.detail, 300), "quiet"),
+    ]
+
+
+def job_page(job: JobView, now: float, width: int) -> pages.Page:
+    """A whole job."""
+    glyph, word, role = JOB_SIGNS.get(job.state, ("·", job.state, "text"))
+    took = (
+        f"   {fmt.span((job.ended if job.ended is not None else now) - job.started)}" if job.started is not None else ""
+    )
+    page: pages.Page = [
+        [
+            (f"{glyph} {word}", f"{role}!"),
+            (f"   {clean(job.server, 60)} @ {clean(job.host, 60)}", "text!"),
+            (took, "quiet"),
+        ]
+    ]
+    if job.next_thing:
+        page += pages.labelled("Do", job.next_thing, width, "accent")
+    page += [step_line(step, now) for step in job.steps]
+    if job.state in RUNNING and job.cancel_note:
+        page += pages.labelled("X cancels", job.cancel_note, width, "accent")
+    if job.report:
+        page += [pages.blank(), pages.head("Before and after"), *([(clean(line, 400), "text")] for line in job.report)]
+    if job.log:
+        page += [
+            pages.blank(),
+            pages.head("Log of the job"),
+            *([(clean(line, 1000), "quiet")] for line in job.log[-200:]),
+        ]
+    return page
+
+
+class JobsScreen(MoeScreen):
+    """A list of jobs and the selected one."""
+
+    where: ClassVar[str] = keys.JOBS
+
+    def body(self) -> Iterable[Widget]:
+        yield TextPage(id="list", selectable=True)
+        yield Rule()
+        yield TextPage(id="job")
+
+    def on_mount(self) -> None:
+        self.query_one("#list").focus()
+
+    def crumbs(self) -> tuple[str, ...]:
+        return ("jobs",)
+
+    def chosen_job(self) -> JobView | None:
+        """The selected job."""
+        jobs = self.moetop.actions.jobs()
+        at = self.query_one("#list", TextPage).cursor
+        return jobs[at] if at < len(jobs) else None
+
+    def show_scene(self) -> None:
+        jobs = self.moetop.actions.jobs()
+        page = self.query_one("#list", TextPage)
+        page.styles.height = max(2, min(len(jobs) or 2, self.app.size.height // 4))
+        if jobs:
+            page.set_lines([self._line(job) for job in jobs])
+        else:
+            page.set_lines([[("no retune job was started here; r on a host plans one", "quiet")]])
+        self.query_one(Rule).redraw()
+        self._show_job()
+
+    def _line(self, job: JobView) -> list[tuple[str, str]]:
+        glyph, word, role = JOB_SIGNS.get(job.state, ("·", job.state, "text"))
+        done = sum(step.state in ("done", "skipped") for step in job.steps)
+        return [
+            (f"{glyph} {word:<18} ", role),
+            (f"{clean(job.host, 30):<24} {clean(job.server, 30):<24} ", "text"),
+            (f"step {done}/{len(job.steps)}   {fmt.clock_time(job.started)}", "quiet"),
+        ]
+
+    def _show_job(self) -> None:
+        job = self.chosen_job()
+        width = max(30, self.app.size.width - 3)
+        self.query_one("#job", TextPage).set_lines(job_page(job, self.moetop.clock(), width) if job is not None else [])
+
+    def on_text_page_moved(self) -> None:
+        self._show_job()
+
+    def refusal(self, name: str) -> str | None:
+        if name == "cancel_job":
+            job = self.chosen_job()
+            if job is None or job.state not in RUNNING:
+                return "no job is running"
+            if job.readonly:
+                return "this job was started elsewhere; it is shown read-only"
+        return super().refusal(name)
+
+    def do_cancel_job(self) -> None:
+        job = self.chosen_job()
+        if job is not None:
+            self.moetop.perform(lambda: self._cancel(job), "cancelling")
+
+    def _cancel(self, job: JobView) -> str:
+        self.moetop.actions.cancel_job(job.id)
+        return job.cancel_note or "the job was asked to stop"
+
+    def do_copy(self) -> None:
+        page = self.query_one("#job", TextPage)
+        text = "\n".join("".join(piece for piece, _role in line) for line in page.lines)
+        self.moetop.copy_text(text, "the job", "job.txt")

@@ -1,0 +1,196 @@
+"""The log: follows, stops when scrolled up, searches, steps between events, hides noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual.widget import Widget
+
+from moetop.model import LogLine
+from moetop.ui import fmt, keys
+from moetop.ui.loglines import LEVELS, line_clock
+from moetop.ui.logtext import log_words, order_sources
+from moetop.ui.paint import clean
+from moetop.ui.screens.base import MoeScreen
+from moetop.ui.widgets.logview import LogView
+from moetop.ui.widgets.prompt import PromptLine
+from moetop.ui.words import EVENT_WORDS
+
+
+class LogScreen(MoeScreen):
+    """One log of the chosen host."""
+
+    where: ClassVar[str] = keys.LOG
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at = 0
+        self._shown: tuple[str, str | None] = ("", None)
+
+    def body(self) -> Iterable[Widget]:
+        yield LogView(id="lines", level="no noise")
+        yield PromptLine("search", "words or a regular expression; enter finds, esc leaves")
+
+    @property
+    def view(self) -> LogView:
+        """The pane."""
+        return self.query_one(LogView)
+
+    def on_mount(self) -> None:
+        self.view.styles.height = "1fr"
+        self.view.focus()
+
+    def sources(self) -> list[str]:
+        """Logs of the host, the server's first."""
+        host = self.host()
+        return order_sources(host, self.moetop.feed.sources(host.name)) if host is not None else []
+
+    def source(self) -> str | None:
+        """The log shown."""
+        sources = self.sources()
+        return sources[self._at % len(sources)] if sources else None
+
+    def crumbs(self) -> tuple[str, ...]:
+        host = self.host()
+        return (host.name, f"log {self.source() or ''}".strip()) if host is not None else ("log",)
+
+    def _tail(self) -> Sequence[LogLine]:
+        host, source = self.host(), self.source()
+        return self.moetop.feed.tail(host.name, source) if host is not None and source is not None else ()
+
+    def show_scene(self) -> None:
+        host, source, view = self.host(), self.source(), self.view
+        lines = view.log_lines
+        key = (host.name if host is not None else "", source)
+        if key != self._shown:
+            self._shown = key
+            lines.reset()
+            lines.follow = True
+            lines.marks = []
+        tail = self._tail()
+        if lines.until != self.moetop.cursor_t:
+            lines.until = self.moetop.cursor_t
+            lines.rebuild(tail)
+        lines.update(tail)
+        what = f"only {EVENT_WORDS.get(lines.kind, '')}" if lines.kind is not None else f"lines: {lines.level}"
+        found = f"   search: {lines.pattern.pattern}" if lines.pattern is not None else ""
+        where = f"{lines.cursor + 1:,} of {len(lines.shown):,}" if lines.shown else "no line"
+        state = "following" if lines.follow else "stopped"
+        view.title = [
+            (f"{source or 'no log'}", "text!"),
+            (f"   {what}", "notice" if lines.level != "no noise" or lines.kind else "quiet"),
+            (clean(found, 80), "accent"),
+        ]
+        view.title_right = f"{lines.hidden:,} hidden   {where}   {state}"
+        view.empty_words = log_words(host, source, bool(tail)) if host is not None else "no host is selected"
+        view.redraw()
+
+    def footer_word(self, deed: keys.Deed) -> str:
+        if deed.name == "level":
+            at = LEVELS.index(self.view.log_lines.level)
+            return f"show {LEVELS[(at + 1) % len(LEVELS)]}"
+        return super().footer_word(deed)
+
+    def on_log_view_moved(self) -> None:
+        self.show()
+
+    # ── deeds ────────────────────────────────────────────────────────────────────────────────────
+
+    def do_search(self) -> None:
+        self.query_one(PromptLine).open()
+
+    def on_prompt_line_changed(self, message: PromptLine.Changed) -> None:
+        self.view.log_lines.search(message.text)
+        self.show()
+
+    def on_prompt_line_done(self, message: PromptLine.Done) -> None:
+        found = self.view.log_lines.search(message.text)
+        self._close_prompt()
+        if not found:
+            self.moetop.say(f"{message.text!r} is not in the lines shown")
+
+    def on_prompt_line_left(self) -> None:
+        self.view.log_lines.search("")
+        self._close_prompt()
+
+    def _close_prompt(self) -> None:
+        self.query_one(PromptLine).close()
+        self.view.focus()
+        self.show()
+
+    def do_back(self) -> None:
+        if self.view.log_lines.pattern is not None:
+            self.view.log_lines.search("")
+            self.show()
+        else:
+            super().do_back()
+
+    def _step(self, found: bool, what: str) -> None:
+        self.show()
+        if not found:
+            self.moetop.say(what)
+
+    def do_next_event(self) -> None:
+        self._step(self.view.log_lines.next_event(1), "no further event")
+
+    def do_previous_event(self) -> None:
+        self._step(self.view.log_lines.next_event(-1), "no earlier event in what is kept")
+
+    def do_next_match(self) -> None:
+        self._step(self.view.log_lines.next_match(1), "no further match (/ searches)")
+
+    def do_previous_match(self) -> None:
+        self._step(self.view.log_lines.next_match(-1), "no earlier match (/ searches)")
+
+    def do_level(self) -> None:
+        lines = self.view.log_lines
+        lines.level = LEVELS[(LEVELS.index(lines.level) + 1) % len(LEVELS)]
+        lines.kind = None
+        lines.rebuild(self._tail())
+        self.show()
+
+    def do_kind(self) -> None:
+        lines = self.view.log_lines
+        chosen = lines.selected
+        if lines.kind is not None:
+            lines.kind = None
+        elif chosen is not None and chosen.kind is not None:
+            lines.kind = chosen.kind
+        else:
+            self.moetop.say("the selected line has no kind of its own; e goes to the next that has")
+            return
+        lines.rebuild(self._tail())
+        self.show()
+
+    def do_source(self) -> None:
+        if len(self.sources()) < 2:
+            self.moetop.say("this host has one log only" if self.sources() else "this host has no log")
+            return
+        self._at += 1
+        self.show()
+
+    def do_mark(self) -> None:
+        lines = self.view.log_lines
+        last = lines.shown[-1].n if lines.shown else -1
+        lines.add_mark(last, f"mark {fmt.clock_time(self.moetop.clock())}")
+        self.show()
+
+    def do_follow(self) -> None:
+        self.view.log_lines.end()
+        self.show()
+
+    def do_copy(self) -> None:
+        line = self.view.log_lines.selected
+        if line is None:
+            self.moetop.say("no line is selected")
+            return
+        self.moetop.copy_text(clean(line.text, 20000), "the line", "line.txt")
+
+    def do_save_log(self) -> None:
+        lines = list(self.view.log_lines.shown)
+        text = "\n".join(f"{line_clock(line)} {clean(line.text, 20000)}" for line in lines) + "\n"
+        name = f"{self._shown[0]}-{self._shown[1] or 'log'}.log"
+        self.moetop.perform(
+            lambda: f"{len(lines):,} lines: {self.moetop.actions.write_text(name, text)}", "lines saved"
+        )

@@ -1,0 +1,47 @@
+"""The map at full size: every GPU as a point, the zones named, trails of the last minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.widget import Widget
+
+from moetop.ui import keys
+from moetop.ui.charts import ACTIVITY_MAP, POWER_MAP, Line, point_map
+from moetop.ui.screens.base import MoeScreen
+from moetop.ui.series import map_points
+from moetop.ui.widgets.plots import Plot
+from moetop.ui.widgets.text import TextLine
+
+
+class MapScreen(MoeScreen):
+    """Utilization against power, or tensor against DRAM activity."""
+
+    where: ClassVar[str] = keys.MAP
+
+    def body(self) -> Iterable[Widget]:
+        yield TextLine(id="title")
+        yield Plot(self._draw, id="map")
+        yield TextLine(id="note")
+
+    def crumbs(self) -> tuple[str, ...]:
+        return ("map",)
+
+    def show_scene(self) -> None:
+        kind = POWER_MAP if self.moetop.map_kind == "power" else ACTIVITY_MAP
+        self.query_one("#title", TextLine).say(
+            [(f" {kind.title}", "text!"), (f"   {kind.claim}", "quiet")], right=[("dots: the last 2 minutes ", "quiet")]
+        )
+        self.query_one("#map", Plot).redraw()
+        _points, missing = map_points(self.moetop.feed, self.scene.hosts, kind.key, None, trails=False)
+        words = f" {missing} GPU{'s are' if missing != 1 else ' is'} not on the map: no value" if missing else ""
+        self.query_one("#note", TextLine).say([(words, "quiet")])
+
+    def _draw(self, width: int, height: int) -> list[Line]:
+        kind = POWER_MAP if self.moetop.map_kind == "power" else ACTIVITY_MAP
+        points, missing = map_points(self.moetop.feed, self.scene.hosts, kind.key, self.moetop.chosen)
+        if not points:
+            why = "no GPU here gives tensor and DRAM activity (GPM: Hopper and later)" if missing else "no GPU yet"
+            return [[("", "quiet")], [(f"     {why}", "quiet")]]
+        return point_map(width, height, kind, points)

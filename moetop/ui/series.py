@@ -1,0 +1,170 @@
+"""From the feed's histories to what the charts draw: time windows, series, marks, points. Draws nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from moetop.history import GpuHistory
+from moetop.model import LogEvent
+from moetop.ui import fmt
+from moetop.ui.charts import Mark, Point, Series, TimeAxis, dots
+from moetop.ui.feed import WatchFeed
+from moetop.ui.scene import HostView, gpu_sign
+from moetop.ui.words import CHART_MARKS, EVENT_ROLES
+
+TRAIL_S = 120.0
+"""Length of the trails of a map."""
+
+TRAIL_POINTS = 16
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of a host's own time, seconds. `live` ends at the present."""
+
+    start: float
+    end: float
+    live: bool = True
+    cursor: float | None = None
+
+    def axis(self, marks: Sequence[Mark] = ()) -> TimeAxis:
+        """Ends in words."""
+        length = self.end - self.start
+        cursor = None if self.cursor is None else (self.cursor - self.start) / length
+        return TimeAxis(f"-{fmt.short_span(length)}", fmt.clock_time(self.end), marks, cursor)
+
+    def place(self, t: float) -> float | None:
+        """0..1 within the window, None outside."""
+        return (t - self.start) / (self.end - self.start) if self.start <= t <= self.end else None
+
+
+def window_of(host: HostView, range_s: float, cursor_t: float | None) -> Window | None:
+    """The window that charts of a host show; None before its first sample."""
+    now = host.now if host.now is not None else host.last_t
+    if now is None:
+        return None
+    if cursor_t is None:
+        return Window(now - range_s, now)
+    end = min(now, max(cursor_t + range_s / 2, cursor_t))
+    return Window(end - range_s, end, live=False, cursor=cursor_t)
+
+
+def _values(histories: Sequence[GpuHistory], name: str, window: Window, count: int) -> list[float | None]:
+    """The series of one GPU, or the mean over several where any says something."""
+    columns = [history.resample(name, window.start, window.end, count) for history in histories]
+    if len(columns) == 1:
+        return columns[0]
+    merged: list[float | None] = []
+    for values in zip(*columns, strict=True):
+        known = [value for value in values if value is not None]
+        merged.append(sum(known) / len(known) if known else None)
+    return merged
+
+
+def histories_of(feed: WatchFeed, host: HostView, gpu: int | None) -> list[GpuHistory]:
+    """The history of a GPU, or of all GPUs of a host."""
+    indices = [gpu] if gpu is not None else [report.index for report in host.report.gpus]
+    found = [feed.history(host.name, index) for index in indices]
+    return [history for history in found if history is not None and len(history)]
+
+
+PERCENT_SERIES: tuple[tuple[str, str, str], ...] = (
+    ("util", "series_util", "util_gpu_pct"),
+    ("DRAM", "series_dram", "dram_pct"),
+    ("tensor", "series_tensor", "tensor_pct"),
+    ("power", "series_power", "power_pct"),
+)
+
+
+def percent_series(histories: Sequence[GpuHistory], window: Window, width: int) -> list[Series]:
+    """Utilization, power, tensor and DRAM in percent; series without a value are left out."""
+    if not histories:
+        return []
+    count = dots(width)
+    series = []
+    for label, role, name in PERCENT_SERIES:
+        values = _values(histories, name, window, count)
+        if any(value is not None for value in values):
+            series.append(Series(label, role, values))
+    return series
+
+
+def value_series(
+    histories: Sequence[GpuHistory], window: Window, width: int, specs: Sequence[tuple[str, str, str, bool]]
+) -> tuple[list[Series], float]:
+    """Series of absolute values on one scale; label, role, field, whether it is a level line. And the scale's top."""
+    count = dots(width)
+    found = [(label, role, _values(histories, name, window, count), level) for label, role, name, level in specs]
+    known = [value for _l, _r, values, _lv in found for value in values if value is not None]
+    top = nice_top(max(known)) if known else 1.0
+    return [
+        Series(label, role, values, top, level)
+        for label, role, values, level in found
+        if any(value is not None for value in values)
+    ], top
+
+
+def nice_top(value: float) -> float:
+    """The next round number above a value, so that the scale seldom changes."""
+    if value <= 0:
+        return 1.0
+    magnitude = 1.0
+    while magnitude * 10 <= value:
+        magnitude *= 10
+    while magnitude > value:
+        magnitude /= 10
+    return next(step * magnitude for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * magnitude >= value)
+
+
+def marks_of(events: Sequence[LogEvent], window: Window) -> list[Mark]:
+    """Events worth a mark that lie in the window."""
+    marks = []
+    for event in events:
+        if event.kind in CHART_MARKS and event.t is not None:
+            place = window.place(event.t)
+            if place is not None:
+                marks.append(Mark(place, CHART_MARKS[event.kind], EVENT_ROLES[event.severity]))
+    return marks
+
+
+def map_points(
+    feed: WatchFeed, hosts: Sequence[HostView], kind: str, chosen: tuple[str, int | None] | None, trails: bool = True
+) -> tuple[list[Point], int]:
+    """Every GPU of `hosts` as a point of a map, and how many could not be placed."""
+    x_name, y_name = ("util_gpu_pct", "power_pct") if kind == "power" else ("tensor_pct", "dram_pct")
+    points: list[Point] = []
+    missing = 0
+    named = len(hosts) > 1
+    for host in hosts:
+        if host.lost:
+            missing += len(host.report.gpus)
+            continue
+        for gpu in host.report.gpus:
+            if kind == "power":
+                x, y = gpu.util_gpu_pct, fmt.power_pct(gpu)
+            else:
+                x, y = (gpu.gpm.tensor_pct, gpu.gpm.dram_pct) if gpu.gpm is not None else (None, None)
+            if x is None or y is None or gpu.error is not None:
+                missing += 1
+                continue
+            sign = gpu_sign(gpu)
+            trail: list[tuple[float, float]] = []
+            history = feed.history(host.name, gpu.index) if trails else None
+            if history is not None and history.last_t is not None:
+                end = history.last_t
+                xs = history.resample(x_name, end - TRAIL_S, end, TRAIL_POINTS)
+                ys = history.resample(y_name, end - TRAIL_S, end, TRAIL_POINTS)
+                trail = [(a, b) for a, b in zip(xs, ys, strict=True) if a is not None and b is not None]
+            points.append(
+                Point(
+                    x,
+                    y,
+                    sign.glyph,
+                    sign.role,
+                    host.name[:14] if named else "",
+                    trail,
+                    chosen == (host.name, gpu.index),
+                )
+            )
+    return points, missing

@@ -1,0 +1,76 @@
+"""The one-line prompt for filters and searches, above the footer."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input, Label
+
+
+class PromptLine(Horizontal):
+    """A label, an input and a hint. `Changed` comes while typing, `Done` on enter, `Left` on escape."""
+
+    class Changed(Message):
+        """The text changed."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Done(Message):
+        """Enter."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Left(Message):
+        """Escape: as it was before."""
+
+    def __init__(self, label: str, hint: str = "") -> None:
+        super().__init__()
+        self._label = label
+        self._hint = hint
+
+    def compose(self) -> ComposeResult:
+        yield Label(self._label, markup=False)
+        yield Input(compact=True)
+        yield Label(self._hint, markup=False, classes="hint")
+
+    def open(self, text: str = "") -> None:
+        """Show the prompt and type into it."""
+        self.add_class("-open")
+        field = self.query_one(Input)
+        field.value = text
+        field.cursor_position = len(text)
+        field.focus()
+
+    def close(self) -> None:
+        """Hide the prompt."""
+        self.remove_class("-open")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is shown."""
+        return self.has_class("-open")
+
+    def hint(self, text: str) -> None:
+        """Words at the right: what is wrong with the text, or how it is written."""
+        self.query_one(".hint", Label).update(text)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.is_open:
+            self.post_message(self.Changed(event.value))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(self.Done(event.value))
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "escape":
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Left())

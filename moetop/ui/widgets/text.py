@@ -1,0 +1,133 @@
+"""Plain lines of text: one line with pieces, and a page that scrolls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+
+from moetop.ui.paint import Row, fit
+from moetop.ui.widgets.lines import LineWidget
+
+Pieces = Sequence[tuple[str, str]]
+"""Text and colour role; `role!` is bold."""
+
+
+class TextLine(LineWidget):
+    """One line: pieces at the left, pieces at the right."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._left: Pieces = ()
+        self._right: Pieces = ()
+
+    def say(self, left: Pieces, right: Pieces = ()) -> None:
+        """Show these pieces."""
+        self._left, self._right = tuple(left), tuple(right)
+        self.redraw()
+
+    def make_lines(self, width: int, height: int) -> list[Strip]:
+        row = Row(width, self.paint("text"))
+        add_pieces(row, self._left, self)
+        right = [(text, self.paint(role.rstrip("!"), bold=role.endswith("!"))) for text, role in self._right]
+        return [row.right(right).strip()]
+
+
+def add_pieces(row: Row, pieces: Pieces, widget: LineWidget, on: str = "background") -> None:
+    """Append pieces; the one that meets the edge is cut with an ellipsis."""
+    for text, role in pieces:
+        room = row.width - row.used
+        if cell_len(text) > room > 0:
+            text = fit(text, room)
+        row.add(text, widget.paint(role.rstrip("!"), bold=role.endswith("!"), on=on))
+
+
+class TextPage(LineWidget, can_focus=True):
+    """Lines that scroll. Lines with a key can be selected: the cursor stops at them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home", "move(-100000)", show=False),
+        Binding("end", "move(100000)", show=False),
+    ]
+
+    DEFAULT_CSS = "TextPage { height: 1fr; }"
+
+    class Moved(Message):
+        """The cursor moved."""
+
+    class Chosen(Message):
+        """A line was double-clicked."""
+
+    def __init__(self, *, id: str | None = None, selectable: bool = False) -> None:
+        super().__init__(id=id)
+        self.lines: list[Pieces] = []
+        self.selectable = selectable
+        self.top = 0
+        self.cursor = 0
+
+    def set_lines(self, lines: Sequence[Pieces]) -> None:
+        """Show these lines, keeping the place."""
+        self.lines = list(lines)
+        self.cursor = max(0, min(self.cursor, len(self.lines) - 1))
+        self.redraw()
+
+    def make_lines(self, width: int, height: int) -> list[Strip]:
+        self.top = max(0, min(self.top, len(self.lines) - height))
+        if self.selectable:
+            self.top = min(self.top, self.cursor)
+            self.top = max(self.top, self.cursor - height + 1)
+        strips = []
+        for at in range(self.top, min(len(self.lines), self.top + height)):
+            chosen = self.selectable and at == self.cursor
+            on = "selection" if chosen else "background"
+            row = Row(width, self.paint("text", on=on))
+            row.add("▌" if chosen else " ", self.paint("accent", on=on))
+            add_pieces(row, self.lines[at], self, on)
+            strips.append(row.strip())
+        below = len(self.lines) - self.top - height
+        if below > 0 and strips:
+            strips[-1] = self._marked(strips[-1], f" ▼ {below} more ", width)
+        if self.top > 0 and strips and not self.selectable:
+            strips[0] = self._marked(strips[0], f" ▲ {self.top} above ", width)
+        return strips
+
+    def _marked(self, strip: Strip, text: str, width: int) -> Strip:
+        mark = Row(cell_len(text), self.paint("text"))
+        mark.add(text, self.paint("notice", bold=True))
+        return Strip.join([strip.crop(0, max(0, width - cell_len(text))), mark.strip()])
+
+    def action_move(self, step: int) -> None:
+        if self.selectable:
+            self.cursor = max(0, min(self.cursor + step, len(self.lines) - 1))
+            self.post_message(self.Moved())
+        else:
+            self.top = max(0, self.top + step)
+        self.redraw()
+
+    def action_page(self, step: int) -> None:
+        self.action_move(step * max(1, self.content_size.height - 1))
+
+    def on_click(self, event: events.Click) -> None:
+        if self.selectable and self.top + event.y < len(self.lines):
+            self.cursor = self.top + event.y
+            self.redraw()
+            self.post_message(self.Moved())
+            if event.chain >= 2:
+                self.post_message(self.Chosen())
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.action_move(-3)
