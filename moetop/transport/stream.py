@@ -34,6 +34,9 @@ MAX_BYTES_S = 32 * 1024 * 1024
 """Bytes a second taken from one host before reading pauses, so that one cannot starve the others
 (a probe of 64 GPUs at 10 Hz with a log storm stays under 2 MiB/s)."""
 
+SIGNALLED = -255
+"""Exit status of a process that a signal ended where its number is not told."""
+
 READ_BYTES = 64 * 1024
 POLL_S = 0.5
 STDERR_TAIL_BYTES = 4096
@@ -152,7 +155,12 @@ def _no_python(ending: Ending, noise: bytes, python: str) -> LinkError:
 
 
 def start_probe(
-    pipe: BytePipe, options: Mapping[str, object], *, python: str = "python3", timeout_s: float = MARKER_TIMEOUT_S
+    pipe: BytePipe,
+    options: Mapping[str, object],
+    *,
+    python: str = "python3",
+    timeout_s: float = MARKER_TIMEOUT_S,
+    notes: tuple[bytes, ...] = (),
 ) -> ProbeChannel:
     """Wait for the loader's marker, send the program, hand out the channel.
 
@@ -168,7 +176,7 @@ def start_probe(
         pipe.shut()
         pipe.finish()
         raise
-    return ProbeChannel(pipe, rest)
+    return ProbeChannel(pipe, rest, notes)
 
 
 def _await_marker(pipe: BytePipe, python: str, timeout_s: float) -> bytes:
@@ -260,7 +268,9 @@ class ProbeChannel:
         told = f" (it said: {said})" if said else ""
         if ending.status is None:
             raise LinkError(f"the connection was lost{told}", code="lost")
-        how = f"by signal {-ending.status}" if ending.status < 0 else f"with status {ending.status}"
+        how = f"with status {ending.status}"
+        if ending.status < 0:
+            how = "by a signal" if ending.status == SIGNALLED else f"by signal {-ending.status}"
         raise LinkError(f"the probe ended {how}{told}", code="probe_ended")
 
     def send(self, line: bytes) -> None:

@@ -1,0 +1,70 @@
+"""paramiko where it can, the system's ssh where only that can, and the reason said. Decides nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from moetop.errors import LinkError
+from moetop.transport.auth import Prompt
+from moetop.transport.base import Channel, Completed, HostTarget
+from moetop.transport.openssh import OpensshTransport
+from moetop.transport.ssh import SshTransport, note_line
+from moetop.transport.ssh_config import find_ssh
+
+T = TypeVar("T")
+
+
+class AutoTransport:
+    """A host over SSH. `why` is the sentence that made it use the system's ssh, None while it uses paramiko."""
+
+    finite = False
+
+    def __init__(self, target: HostTarget, prompt: Prompt | None = None) -> None:
+        self.name = target.name
+        self.why: str | None = None
+        self._target = target
+        self._paramiko = SshTransport(target, prompt)
+        self._openssh: OpensshTransport | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def open(self, options: Mapping[str, object]) -> Channel:
+        return self._either(
+            lambda: self._paramiko.open(options),
+            lambda system: system.open(options, (note_line(f"the system's ssh is used: {self.why}"),)),
+        )
+
+    def run(self, argv: Sequence[str], stdin: bytes = b"", timeout_s: float = 30.0) -> Completed:
+        return self._either(
+            lambda: self._paramiko.run(argv, stdin, timeout_s), lambda system: system.run(argv, stdin, timeout_s)
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            system = self._openssh
+        self._paramiko.close()
+        if system is not None:
+            system.close()
+
+    def _either(self, by_paramiko: Callable[[], T], by_system: Callable[[OpensshTransport], T]) -> T:
+        if self._openssh is None:
+            try:
+                return by_paramiko()
+            except LinkError as error:
+                if error.code != "needs_openssh" or find_ssh() is None:
+                    raise
+                self._switch(str(error))
+        system = self._openssh
+        if system is None:
+            raise LinkError("the transport is closed", code="closed", retry=False)
+        return by_system(system)
+
+    def _switch(self, why: str) -> None:
+        with self._lock:
+            if not self._closed and self._openssh is None:
+                self.why = why
+                self._openssh = OpensshTransport(self._target)
+        self._paramiko.close()
