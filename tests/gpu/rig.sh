@@ -23,7 +23,7 @@ with_load() { # NAME SECONDS COMMAND...: run COMMAND while the load runs and has
   local name=$1 seconds=$2
   shift 2
   mkfifo "$TOP/ready.$name" 2>/dev/null
-  python3 tests/gpu/loads.py "$name" "$seconds" >"$TOP/ready.$name" 2>"$TOP/load.$name.err" &
+  timeout 90 python3 "${LOAD_SCRIPT:-tests/gpu/loads.py}" "$name" "$seconds" >"$TOP/ready.$name" 2>"$TOP/load.$name.err" &
   local pid=$!
   { read -r _ && sleep 1.5 && "$@"; cat; } <"$TOP/ready.$name"
   wait $pid || tail -3 "$TOP/load.$name.err"
