@@ -98,15 +98,20 @@ def test_the_wheel_holds_what_is_needed_and_nothing_of_the_tests(wheel: Path) ->
     assert [name for name in names if name.endswith("dist-info/licenses/LICENSE")]
 
 
+PIN = re.compile(r'(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>[\w.+!]+)(?:; python_version (?:<|>=) "3\.11")?')
+
+
+def plain_name(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def test_constraints_pin_everything_exactly_and_name_no_registry() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
-    assert all(re.fullmatch(r"[A-Za-z0-9][\w.-]*==[\w.+!]+", pin) for pin in pins)
-    assert not re.search(r"https?:|--", "\n".join(lines))
-    names = [re.sub(r"[-_.]+", "-", pin.split("==")[0]).lower() for pin in pins]
-    assert len(set(names)) == len(names)
+    pins = [PIN.fullmatch(line) for line in lines if line and not line.startswith("#")]
+    assert all(pins) and not re.search(r"https?:|--", "\n".join(lines))
+    names = {plain_name(pin["name"]) for pin in pins if pin}
     wanted = [re.split(r"[<>=!~\[; ]", name)[0] for name in metadata.requires("moetop") or ()]
-    assert len(wanted) > 10 and {re.sub(r"[-_.]+", "-", name).lower() for name in wanted} - set(names) == set()
+    assert len(wanted) > 10 and {plain_name(name) for name in wanted} - names == set()
 
 
 @pytest.mark.slow
@@ -117,7 +122,8 @@ def test_an_empty_environment_gets_everything_from_the_wheel_and_the_constraints
     done = run(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     frozen = run(python, "-m", "pip", "freeze", cwd=tmp_path).stdout.splitlines()
-    pins = {re.sub(r"[-_.]+", "-", line).lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
-    loose = {re.sub(r"[-_.]+", "-", line).lower() for line in frozen if not line.startswith("moetop")} - pins
+    pins = {(plain_name(pin["name"]), pin["version"]) for pin in PIN.finditer((ROOT / "constraints.txt").read_text())}
+    freed = [line.partition("==") for line in frozen if not line.startswith("moetop")]
+    loose = {(plain_name(name), version) for name, _, version in freed} - pins
     assert loose == set(), "these are not pinned"
     check_works(tmp_path / "venv/bin", tmp_path)
