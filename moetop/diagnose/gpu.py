@@ -51,7 +51,7 @@ class GpuEvidence:
         before = self._decision
         self._figures = figures_of(self.info, samples)
         if sample.error is not None:
-            self._figures = Figures()
+            self._figures = figures_of(self.info, [sample])
             self._decision = msgspec.structs.replace(_NOTHING, why=f"the GPU cannot be read: {sample.error}")
         else:
             context = GpuContext(running=running, previous=before)

@@ -1,0 +1,210 @@
+"""Pasted files -> the frames of one host named `offline`, as if a probe had sent them.
+
+`offline_frames` is pure; `offline_transport` is the edge that reads the files.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from moetop.diagnose.host import PASTED_LOG, HostEvidence
+from moetop.errors import UsageError
+from moetop.model import AnyFrame, GpuInfo, Gpus, GpuSample, Hello, Log, Server, ServerMetrics, Status
+from moetop.probe.prom import PromSample, engine_metrics, engine_of, parse_prometheus
+from moetop.probe.smi import Trouble
+from moetop.transport.replay import FrameTransport
+from moetop.triage.assemble import Timeline, assemble
+from moetop.triage.block import Block
+from moetop.triage.dcgm import has_dcgm, parse_dcgm
+from moetop.triage.smi_log import parse_smi_log
+
+OFFLINE = "offline"
+"""The name of the host that pasted text makes."""
+
+METRICS_NAME = "metrics"
+"""Name of a server known from its metrics alone."""
+
+MAX_TEXT = 256 * 2**20
+"""A pasted file larger than this is refused: it is a log (`--log`), not a listing."""
+
+MAX_LINE = 2**20
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def offline_frames(
+    *,
+    log: tuple[str, Iterable[str]] | None = None,
+    smi_log: str | None = None,
+    metrics: str | None = None,
+    window_s: float = 10.0,
+) -> Iterator[AnyFrame]:
+    """Frames of host `offline`. `log` is a name and its lines, the others are whole texts. Raises
+    UsageError where a text is not what it should be."""
+    blocks: list[Block] = []
+    troubles: list[Trouble] = []
+    server: Server | None = None
+    if smi_log is not None:
+        pasted = parse_smi_log(smi_log)
+        blocks, troubles = pasted.blocks, pasted.troubles
+    if metrics is not None:
+        samples = parse_prometheus(metrics)
+        if has_dcgm(samples):
+            blocks = [*blocks, parse_dcgm(metrics, samples)]
+        server = _server_of_metrics(samples)
+        if server is None and not has_dcgm(samples):
+            raise UsageError(
+                "no metric of an engine or of the DCGM exporter is in the text",
+                "take the page from the /metrics address",
+            )
+    if log is not None:
+        name = log[0]
+        server = _named(server, name)
+    return _frames(blocks, troubles, server, log, assemble(blocks, window_s))
+
+
+def _frames(
+    blocks: list[Block],
+    troubles: list[Trouble],
+    server: Server | None,
+    log: tuple[str, Iterable[str]] | None,
+    timeline: Timeline,
+) -> Iterator[AnyFrame]:
+    first_t = timeline.frames[0][0] if timeline.frames else 0.0
+    last_t = timeline.frames[-1][0] if timeline.frames else 0.0
+    lost = _lost_gpus(troubles, timeline.infos)
+    known = {info.index for info in timeline.infos}
+    yield Hello(
+        t=first_t,
+        driver=next((block.driver for block in blocks if block.driver), None),
+        source=_source(blocks),
+        gpus=(*timeline.infos, *(info for info, _ in lost if info.index not in known)),
+        notes=tuple(note for block in blocks for note in block.notes)[:64],
+    )
+    if server is not None:
+        yield server
+    if log is not None:
+        for line in log[1]:
+            yield Log(t=last_t, source=log[0], line=line)
+    for trouble in troubles:
+        yield Status(t=last_t, code=trouble.code, message=trouble.message, level="error", detail=trouble.detail)
+    for t, samples in timeline.frames:
+        yield Gpus(t=t, gpus=samples)
+    if lost:
+        yield Gpus(t=last_t, gpus=tuple(sample for _, sample in lost))
+
+
+def _server_of_metrics(samples: list[PromSample]) -> Server | None:
+    engine = engine_of(samples)
+    if engine is None:
+        return None
+    figures = ServerMetrics(**engine_metrics(samples), source=METRICS_NAME)
+    return Server(t=0.0, name=METRICS_NAME, engine=engine, metrics=figures)
+
+
+def _named(server: Server | None, name: str) -> Server:
+    if server is None:
+        return Server(t=0.0, name=name, source=name)
+    return Server(t=0.0, name=name, source=name, engine=server.engine, metrics=server.metrics)
+
+
+_SOURCES = {"csv": "csv", "dmon": "dmon", "pmon": "dmon", "table": "table", "dcgm": "dcgm"}
+
+
+def _source(blocks: list[Block]) -> str:
+    """What the GPU values came from: the first block that has some."""
+    return next((_SOURCES[block.kind] for block in blocks if block.rows), PASTED_LOG)
+
+
+def _lost_gpus(troubles: list[Trouble], infos: tuple[GpuInfo, ...]) -> list[tuple[GpuInfo, GpuSample]]:
+    """A GPU for each one that a tool says is lost, in the row of its index where it is named."""
+    taken = {info.index for info in infos}
+    found: list[tuple[GpuInfo, GpuSample]] = []
+    for trouble in troubles:
+        if trouble.code != "gpu_lost":
+            continue
+        pci = trouble.detail.get("pci")
+        index = trouble.detail.get("index")
+        if not isinstance(index, int):
+            index = max(taken, default=-1) + 1
+        taken.add(index)
+        info = GpuInfo(index=index, pci_bus_id=pci if isinstance(pci, str) else None)
+        found.append((info, GpuSample(index=index, error="gpu_lost")))
+    return found
+
+
+def build_offline(
+    *,
+    log: tuple[str, Iterable[str]] | None = None,
+    smi_log: str | None = None,
+    metrics: str | None = None,
+    window_s: float = 10.0,
+) -> HostEvidence:
+    """The evidence that the texts make, ready to report. Raises UsageError."""
+    evidence = HostEvidence(OFFLINE, window_s)
+    for frame in offline_frames(log=log, smi_log=smi_log, metrics=metrics, window_s=window_s):
+        evidence.apply(frame)
+    return evidence
+
+
+# ── the edge: files ──────────────────────────────────────────────────────────────────────────────
+
+
+def offline_transport(*, log: str | None, smi_log: str | None, metrics: str | None, window_s: float) -> FrameTransport:
+    """The host `offline` as a transport. Paths, `-` is standard input. Raises UsageError at once where
+    a file cannot be read or is not what it should be; a log is read line by line when it is opened."""
+    smi_text = _read_text(smi_log) if smi_log is not None else None
+    metrics_text = _read_text(metrics) if metrics is not None else None
+    named = None if log is None else (log_name(log), _open(log))
+
+    lines = None if named is None else (named[0], _lines(named[1]))
+    frames = offline_frames(log=lines, smi_log=smi_text, metrics=metrics_text, window_s=window_s)
+    return FrameTransport(OFFLINE, lambda: map(_ENCODER.encode, frames), speed=0.0)
+
+
+def log_name(path: str) -> str:
+    """The name of a log read from `path`."""
+    return "stdin" if path == "-" else Path(path).name
+
+
+def _open(path: str) -> IO[bytes]:
+    if path == "-":
+        return sys.stdin.buffer
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _read_text(path: str) -> str:
+    with _open(path) as stream:
+        try:
+            raw = stream.read(MAX_TEXT + 1)
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(raw) > MAX_TEXT:
+        raise UsageError(f"{path} is larger than {MAX_TEXT // 2**20} MiB", "give its last part (tail)")
+    return _decoded(raw)
+
+
+def _decoded(raw: bytes) -> str:
+    """Text of any encoding a terminal's paste arrives in: UTF-8, or UTF-16 with its mark (PowerShell)."""
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return raw.decode("utf-16", errors="replace")
+    return raw.decode("utf-8", errors="replace")
+
+
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    """Lines of a log, without their ends; of one longer than MAX_LINE only the beginning."""
+    with stream:
+        cut = False
+        while raw := stream.readline(MAX_LINE):
+            whole = raw.endswith(b"\n")
+            if not cut:
+                yield raw.rstrip(b"\n").removesuffix(b"\r").decode("utf-8", errors="replace")
+            cut = not whole
