@@ -129,6 +129,11 @@ class FileFollower:
         if self._thread.is_alive():
             self._thread.join(wait_s)
 
+    def reads(self, device: int, inode: int) -> bool:
+        """Whether this file is being read, under whatever name."""
+        streams = [*self._old, *([self._now] if self._now else [])]
+        return any(stream.identity == (device, inode) for stream in streams)
+
     def run(self) -> None:
         """Read until stopped."""
         try:

@@ -6,6 +6,7 @@ import os
 import time
 from typing import Any, Callable
 
+from . import procfs
 from .follow import FileFollower
 from .journal import CommandFollower, CommandSource, ContainerSource, JournalSource
 from .lines import Emit, Matcher, Picker
@@ -24,11 +25,24 @@ class LogHub:
         self._sudo = bool(options.get("sudo", False))
         self._followers: dict[str, FileFollower | CommandFollower] = {}
         self._names: dict[tuple[Any, ...], str] = {}
+        self._held: dict[tuple[int, int], str] = {}
+        self.configured: set[str] = set()
         self._stopped = False
+
+    def configure(self, spec: dict[str, Any]) -> None:
+        """Follow a log that configuration names; a server of the same name takes it for its own."""
+        name = self.add(spec, spec.get("source"))
+        if name is not None:
+            self.configured.add(name)
 
     def add(self, spec: dict[str, Any], source: str | None = None) -> str | None:
         """Follow a log unless it is followed already; the name of its frames, None if the kind is not known."""
         same = _identity(spec)
+        holder = spec.get("holder")
+        if holder in self._held and self._reads_on(self._held[holder], holder):
+            return self._held[holder]  # renamed under the server, which writes on into the same file
+        if holder is not None and same in self._names:
+            self._held[holder] = self._names[same]
         if same in self._names:
             return self._names[same]
         name = source or str(spec.get("target") or " ".join(spec.get("argv") or ()))
@@ -39,8 +53,15 @@ class LogHub:
             return None
         self._names[same] = name
         self._followers[name] = follower
+        if holder is not None:
+            self._held[holder] = name
         follower.start()
         return name
+
+    def _reads_on(self, name: str, holder: tuple[int, int]) -> bool:
+        follower = self._followers.get(name)
+        entry = procfs.fd_stat(*holder)
+        return isinstance(follower, FileFollower) and entry is not None and follower.reads(entry.st_dev, entry.st_ino)
 
     def stop(self) -> None:
         """End every follower."""
@@ -97,11 +118,8 @@ class LogHub:
         def held() -> tuple[int, int] | None:
             if holder is None:
                 return None
-            try:
-                entry = os.stat("/proc/%d/fd/%d" % holder)
-            except OSError:
-                return None
-            return (entry.st_dev, entry.st_ino)
+            entry = procfs.fd_stat(*holder)
+            return None if entry is None else (entry.st_dev, entry.st_ino)
 
         history = HistoryScan(picker, status, lambda: self._stopped) if self._history else None
         return FileFollower(path, picker, status, resume, history, self._tail_lines, held)

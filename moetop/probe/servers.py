@@ -1,0 +1,242 @@
+"""Everything the probe knows of serving processes and their logs, turned into frames; it reads no GPU."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Callable
+
+from . import procfs
+from .discover import Finder, Found, name_servers
+from .endpoints import Numbers
+from .hub import LogHub
+from .inventory import take_inventory
+
+FIND_EVERY_S = 5.0
+FIND_SOON_S = 1.0  # while a server starts or a health poll runs
+NUMBERS_EVERY_S = 5.0
+HEALTH_EVERY_S = 2.0
+INVENTORY_EVERY_S = 60.0
+
+Emit = Callable[["dict[str, Any]", bool], None]
+
+
+class _Watched:
+    """A server and what was last said of it."""
+
+    def __init__(self, found: Found, name: str) -> None:
+        self.found = found
+        self.name = name
+        self.source: str | None = None
+        self.numbers = Numbers(found.engine)
+        self.said: dict[str, Any] = {}
+        self.inventory: dict[str, Any] = {}
+        self.inventory_at = 0.0
+
+
+class ServerWatch:
+    """Finds servers, follows their logs, reads their numbers and files, in daemon threads of its own.
+
+    `emit(frame, is_event)` takes the frames. `options` are the probe's, see docs/architecture.md.
+    """
+
+    def __init__(self, options: dict[str, Any], emit: Emit) -> None:
+        self._options = options
+        self._emit = emit
+        self._hub = LogHub(options, emit)
+        self._finder = Finder()
+        self._lock = threading.Lock()
+        self._gpu_pids: dict[int, list[int]] = {}
+        self._watched: dict[tuple[int, int], _Watched] = {}
+        self._health: set[str] = set()
+        self._told: set[str] = set()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Follow the configured logs and begin to look for servers."""
+        for spec in self._options.get("logs") or ():
+            if isinstance(spec, dict):
+                self._hub.configure(spec)
+        if not self._options.get("discover", True):
+            return
+        for name, work, pause in (("servers", self._look, self._pause), ("numbers", self._ask, self._ask_pause)):
+            thread = threading.Thread(target=self._loop, args=(work, pause), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def gpu_pids(self, pids: dict[int, list[int]]) -> None:
+        """GPU index -> processes on it, as NVML lists them."""
+        with self._lock:
+            if pids != self._gpu_pids:
+                self._gpu_pids = {gpu: list(numbers) for gpu, numbers in pids.items()}
+                self._wake.set()
+
+    def control(self, message: dict[str, Any]) -> None:
+        """Control lines that concern servers: `health`."""
+        name = message.get("server")
+        if message.get("cmd") == "health" and isinstance(name, str):
+            with self._lock:
+                if message.get("on"):
+                    self._health.add(name)
+                else:
+                    self._health.discard(name)
+            self._wake.set()
+
+    def stop(self) -> None:
+        """End every thread and follower."""
+        self._stop.set()
+        self._wake.set()
+        self._hub.stop()
+        for thread in self._threads:
+            thread.join(2.0)
+
+    # -- loops --------------------------------------------------------------------------------
+
+    def _loop(self, work: Callable[[], None], pause: Callable[[], float]) -> None:
+        while not self._stop.is_set():
+            try:
+                work()
+            except Exception as error:  # a strange process must not end the watching of the others
+                self._tell("probe_error", "looking at servers failed: %s: %s" % (type(error).__name__, error), "error")
+            wait = pause()
+            if work == self._look:
+                self._wake.wait(wait)
+                self._wake.clear()
+            else:
+                self._stop.wait(wait)
+
+    def _pause(self) -> float:
+        with self._lock:
+            starting = any(not entry.found.listens for entry in self._watched.values()) or bool(self._health)
+        return FIND_SOON_S if starting else FIND_EVERY_S
+
+    def _ask_pause(self) -> float:
+        with self._lock:
+            if not self._watched:
+                return FIND_SOON_S
+            return HEALTH_EVERY_S if self._health else NUMBERS_EVERY_S
+
+    # -- finding ------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """One pass over /proc: new servers, changed ones, those that went."""
+        with self._lock:
+            gpu_pids = dict(self._gpu_pids)
+        found = self._finder.find(gpu_pids)
+        with self._lock:
+            names = name_servers(found, {key: entry.name for key, entry in self._watched.items()})
+            gone = [entry for key, entry in self._watched.items() if key not in names]
+            for server in found:
+                entry = self._watched.get(server.key)
+                if entry is None:
+                    self._watched[server.key] = _Watched(server, names[server.key])
+                else:
+                    entry.found = server
+            for entry in gone:
+                del self._watched[entry.found.key]
+            entries = list(self._watched.values())
+        for entry in gone:
+            self._emit({**self._frame(entry), "t": time.time(), "gone": True}, True)
+        for entry in entries:
+            self._follow(entry)
+            self._say(entry)
+            self._take_inventory(entry)
+        self._say_what_is_hidden(found)
+
+    def _follow(self, entry: _Watched) -> None:
+        """Follow a server's log where it can be; a server that merely keeps a renamed file open is followed on."""
+        if entry.name in self._hub.configured:
+            entry.source = entry.name
+            return
+        follow = entry.found.place.follow
+        if follow is None:
+            return
+        entry.source = self._hub.add(follow)
+        also = follow.get("also")
+        if also:
+            self._hub.add({"kind": "file", "target": also[0], "holder": (entry.found.pid, also[1])})
+
+    def _say(self, entry: _Watched, always: bool = False) -> None:
+        frame = self._frame(entry)
+        if always or frame != entry.said:
+            entry.said = frame
+            self._emit({**frame, "t": time.time()}, True)
+
+    def _frame(self, entry: _Watched) -> dict[str, Any]:
+        found, numbers = entry.found, entry.numbers
+        args = {**found.args, **numbers.settings}
+        versions = dict(found.packages.versions)
+        if numbers.version:
+            versions[found.engine] = numbers.version
+        frame: dict[str, Any] = {
+            "type": "server",
+            "t": 0.0,
+            "name": entry.name,
+            "pid": found.pid,
+            "engine": found.engine,
+            "versions": versions,
+            "argv": found.argv,
+            "args": args,
+            "env": found.env,
+            "cwd": found.cwd,
+            "user": found.user,
+            "port": found.port,
+            "started": found.started,
+            "manager": found.manager,
+            "log": found.place.place,
+            "source": entry.source,
+            "gpus": list(found.gpus),
+            "metrics": numbers.metrics,
+            "healthy": numbers.healthy,
+            "notes": found.notes + found.place.notes + ([numbers.note] if numbers.note else []),
+        }
+        return {key: value for key, value in frame.items() if value not in (None, [], {})}
+
+    def _say_what_is_hidden(self, found: list[Found]) -> None:
+        with self._lock:
+            gpu_pids = {pid for pids in self._gpu_pids.values() for pid in pids}
+        if not found and not self._options.get("logs"):
+            self._tell("no_server", "no SGLang, vLLM or TensorRT-LLM server process was found on this host", "info")
+        if os.getpid() != 1 and procfs.stat(1) is None:
+            self._tell("not_permitted", "/proc hides other users' processes (hidepid): their servers are not seen")
+        unseen = [pid for pid in gpu_pids if procfs.stat(pid) is None]
+        if unseen and gpu_pids and len(unseen) == len(gpu_pids):
+            message = "the GPU driver names processes that are not in this /proc (another container or hidden)"
+            self._tell("not_permitted", message)
+
+    def _tell(self, code: str, message: str, level: str = "warning") -> None:
+        """A status, once."""
+        if message not in self._told:
+            self._told.add(message)
+            self._emit(
+                {"type": "status", "t": time.time(), "code": code, "message": message, "level": level}, level != "info"
+            )
+
+    # -- numbers and files --------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        with self._lock:
+            entries = list(self._watched.values())
+            health = set(self._health)
+        for entry in entries:
+            before = entry.numbers.metrics
+            if entry.name not in health:
+                entry.numbers.healthy = None
+            entry.numbers.read(entry.found, entry.name in health)
+            if not self._stop.is_set():
+                fresh = entry.numbers.metrics is not None and entry.numbers.metrics is not before
+                self._say(entry, always=fresh)
+
+    def _take_inventory(self, entry: _Watched) -> None:
+        now = time.monotonic()
+        if entry.inventory_at and now - entry.inventory_at < INVENTORY_EVERY_S:
+            return
+        entry.inventory_at = now
+        files, notes = take_inventory(entry.found, {**entry.found.args, **entry.numbers.settings})
+        frame = {"type": "inventory", "server": entry.name, "files": files, "notes": notes}
+        if frame != entry.inventory:
+            entry.inventory = frame
+            self._emit({**frame, "t": time.time()}, True)
