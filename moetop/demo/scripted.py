@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 LOG_PATH = "/root/sglang-glm5.log"
-SOURCE = "sglang-glm5.log"
+SOURCE = LOG_PATH
 SERVER = "sglang:8000"
 PID = 41822
 NOISE_LINES = 12_431
@@ -52,6 +52,7 @@ def scripted_frames(now_t: float, past_s: float) -> Iterator[dict[str, Any]]:
     start_t = now_t - past_s
     yield _hello(start_t)
     yield _server(start_t, now_t)
+    yield _inventory(start_t)
     yield from merge(
         _history(start_t, now_t), _telemetry(start_t, now_t), _traffic(now_t), key=lambda frame: frame["t"]
     )
@@ -81,8 +82,19 @@ def _server(t: float, now_t: float) -> dict[str, Any]:
         "versions": {"sglang": "0.5.9", "flashinfer": "0.6.3", "torch": "2.9.1", "triton": "3.5.1"},
         "argv": list(_ARGV), "args": _ARGS, "cwd": "/root", "user": "root", "port": 8000,
         "started": now_t - 300.0, "manager": "plain", "log": {"kind": "file", "target": LOG_PATH}, "source": SOURCE,
-        "gpus": list(range(_GPU_COUNT)),
-        "notes": [f"versions read from {_PACKAGES}"],
+        "gpus": list(range(_GPU_COUNT)), "env": {"HOME": "/root", "VIRTUAL_ENV": "/opt/sglang"},
+    }  # fmt: skip
+
+
+def _inventory(t: float) -> dict[str, Any]:
+    """This release keeps no cache of its tuning, so there is none to find."""
+    return {
+        "type": "inventory", "t": t, "server": SERVER,
+        "notes": [
+            "no FlashInfer tuning cache lies under /root/.cache/sglang/flashinfer/autotune for FlashInfer 0.6.3",
+            f"{_PACKAGES}/sglang/srt/layers/moe/fused_moe_triton/configs/triton_3_5_1 has no Triton MoE table for "
+            "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+        ],
     }  # fmt: skip
 
 
