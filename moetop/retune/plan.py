@@ -14,6 +14,11 @@ from moetop.retune.subject import Subject, fill, moves_of, subject_of, targets_o
 from moetop.retune.types import NO_OVERRIDES, CommandLine, Overrides, Plan, PlanStep, Refusal, Tuner
 
 Survey = dict[str, Any]
+_Row = tuple[str, str, tuple[str, ...], "float | None", str]
+UNTOUCHED = "nothing to undo"
+AS_IT_WAS = "start the server as it was"
+_CHECKED = ("same process, rights, disk, GPUs, files; start command and environment are kept (0600)",)
+_FREED = ("processes, port, nvidia-smi; leftovers of it are ended",)
 
 
 def find_server(report: HostReport, name: str | None) -> ServerReport | Refusal:
@@ -29,7 +34,9 @@ def find_server(report: HostReport, name: str | None) -> ServerReport | Refusal:
         return Refusal(code="no_server", text=f"no server found on {report.name}", advice="moetop --doctor says why")
     if len(there) > 1:
         names = ", ".join(server.name for server in there)
-        return Refusal(code="several", text=f"{len(there)} servers on {report.name}", advice=f"say which with --server: {names}")
+        return Refusal(
+            code="several", text=f"{len(there)} servers on {report.name}", advice=f"say which with --server: {names}"
+        )
     return there[0]
 
 
@@ -70,7 +77,9 @@ def make_plan(
     """The plan for one server. Without a survey it is a preview: it can be shown, not started."""
     engine = _engine(server)
     if engine is None:
-        refusal = Refusal(code="no_engine", text=f"the engine of {server.name} is not known", advice="moetop --doctor says why")
+        refusal = Refusal(
+            code="no_engine", text=f"the engine of {server.name} is not known", advice="moetop --doctor says why"
+        )
         return refused_plan(report, server.name, refusal)
     subject = subject_of(server, engine, overrides)
     row = find_tuner(server.engine, subject.backend, server.version, server.argv)
@@ -180,7 +189,7 @@ class _Draft:
             return {"how": "unit", "argv": [*base, "start", "--", name], "manager": self.manager}
         if kind in ("docker", "podman"):
             return {"how": "container", "argv": [kind, "start", name], "manager": self.manager}
-        recoverable = not list(preflight._check_recoverable(self.server, self.process)) if self.process else True
+        recoverable = not list(preflight.check_recoverable(self.server, self.process)) if self.process else True
         if self.overrides.start is not None and not recoverable:
             return self._configured(self.overrides.start)
         return {"how": "process", "argv": list(self.process.get("argv") or self.server.argv)}
@@ -213,12 +222,25 @@ class _Draft:
         outputs = [{"name": PurePosixPath(path).name, "target": path} for path in self.targets]
         if self.overrides.tune is not None:
             command = self.overrides.tune
-            return {"how": "offline", "custom": True, "argv": list(command.argv), "cwd": command.cwd, "outputs": outputs}
+            return {
+                "how": "offline",
+                "custom": True,
+                "argv": list(command.argv),
+                "cwd": command.cwd,
+                "outputs": outputs,
+            }
         found = (self.survey or {}).get("tuners") or []
         script = found[0] if found else (self.row.scripts[0] if self.row else "")
         python = self.process.get("program") or "python3"
         argv = fill(self.row, self.server, self.targets, script, python) if self.row else ()
-        return {"how": "offline", "custom": False, "argv": list(argv), "cwd": None, "script": script, "outputs": outputs}
+        return {
+            "how": "offline",
+            "custom": False,
+            "argv": list(argv),
+            "cwd": None,
+            "script": script,
+            "outputs": outputs,
+        }
 
     def spec(self) -> dict[str, Any]:
         """What the runner on the host gets."""
@@ -240,7 +262,8 @@ class _Draft:
             "moves": list(self.moves),
             "log": self.log(),
             "lines": {
-                name: [line.pattern for line in getattr(engine, name)] for name in ("ready", "failed", "tuned", "untuned")
+                name: [line.pattern for line in getattr(engine, name)]
+                for name in ("ready", "failed", "tuned", "untuned")
             },
             "timeouts": self.timeouts,
             "steps": [{"id": step.id, "title": step.title, "timeout_s": step.timeout_s} for step in self.steps()],
@@ -250,30 +273,28 @@ class _Draft:
 
     def steps(self) -> tuple[PlanStep, ...]:
         """Every step in order."""
-        t = self.timeouts
-        untouched = "nothing to undo"
-        shown = [
-            PlanStep(id="check", title="check again under the lock", undo=untouched,
-                     lines=("same process, rights, disk, GPUs, files; the start command and environment are kept (0600)",)),
-            PlanStep(id="baseline", title="measure before", timeout_s=t["baseline_s"], undo=untouched,
-                     lines=(f"tokens and power over {t['baseline_s']:.0f} s from {self.subject.metrics_url or 'nvidia-smi'}",)),
-            PlanStep(id="stop", title="stop the server", timeout_s=t["drain_s"], undo="start the server as it was",
-                     lines=self._stop_lines()),
-            PlanStep(id="free", title="wait until it is gone and its GPUs are free", timeout_s=t["stop_s"],
-                     undo="start the server as it was", lines=("processes, port, nvidia-smi; leftovers of it are ended",)),
+        t, again = self.timeouts, "stop it, start it as it was"
+        source = self.subject.metrics_url or "nvidia-smi"
+        ready = f"GET {self.subject.health_url} = 200" if self.subject.health_url else "its ready line"
+        middle = self._offline_steps() if self.offline else self._move_steps()
+        rows: list[_Row] = [
+            ("check", "check again under the lock", _CHECKED, None, UNTOUCHED),
+            ("baseline", "measure before", (f"tokens and power over {t['baseline_s']:.0f} s from {source}",),
+             t["baseline_s"], UNTOUCHED),
+            ("stop", "stop the server", self._stop_lines(), t["drain_s"], AS_IT_WAS),
+            ("free", "wait until it is gone and its GPUs are free", _FREED, t["stop_s"], AS_IT_WAS),
+            *middle,
+            ("start", "start the server", self._start_lines(), None, again),
+            ("ready", "wait until it is ready", (ready, "a fatal line in its log, or its end, means failure"),
+             t["start_s"], again),
+            ("verify", "verify", ("it stays up, health is 200, it took the new tuning",), t["verify_s"], again),
+            ("measure", "measure after", ("the same window, once the load is back",), t["settle_s"] + t["baseline_s"],
+             again),
         ]  # fmt: skip
-        shown += self._offline_steps() if self.offline else self._move_steps()
-        shown += [
-            PlanStep(id="start", title="start the server", undo="stop it, start it as it was", lines=self._start_lines()),
-            PlanStep(id="ready", title="wait until it is ready", timeout_s=t["start_s"], undo="stop it, start it as it was",
-                     lines=(f"GET {self.subject.health_url} = 200" if self.subject.health_url else "its ready line",
-                            "a fatal line in its log or its end means failure")),
-            PlanStep(id="verify", title="verify", timeout_s=t["verify_s"], undo="stop it, start it as it was",
-                     lines=("it stays up, health is 200, it took the new tuning",)),
-            PlanStep(id="measure", title="measure after", timeout_s=t["settle_s"] + t["baseline_s"],
-                     undo="stop it, start it as it was", lines=("the same window, once the load is back",)),
-        ]  # fmt: skip
-        return tuple(shown)
+        return tuple(
+            PlanStep(id=name, title=title, lines=lines, timeout_s=timeout, undo=undo)
+            for name, title, lines, timeout, undo in rows
+        )
 
     def _stop_lines(self) -> tuple[str, ...]:
         stop = self.stop()
@@ -287,23 +308,22 @@ class _Draft:
         )
         return (first, wait)
 
-    def _offline_steps(self) -> list[PlanStep]:
+    def _offline_steps(self) -> list[_Row]:
         tune = self.tune()
         names = ", ".join(one["name"] for one in tune["outputs"]) or "as the command does"
-        back = "end the tuner, start the server as it was"
-        steps = [PlanStep(id="tune", title="tune", timeout_s=self.timeouts["tune_s"], undo=back,
-                          lines=(_shown(tune["argv"]), f"writes {names}"))]  # fmt: skip
+        lines = (_shown(tune["argv"]), f"writes {names}")
+        rows: list[_Row] = [("tune", "tune", lines, self.timeouts["tune_s"], f"end the tuner, {AS_IT_WAS}")]
         if tune["outputs"]:
-            lines = tuple(f"{one['target']}{self._exists(one['target'])}" for one in tune["outputs"])
-            steps.append(PlanStep(id="install", title="put the table where the engine reads it", lines=lines,
-                                  undo="take it away, put the earlier one back"))  # fmt: skip
-        return steps
+            placed = tuple(f"{one['target']}{self._exists(one['target'])}" for one in tune["outputs"])
+            title = "put the table where the engine reads it"
+            rows.append(("install", title, placed, None, "take it away, put the earlier one back"))
+        return rows
 
     def _exists(self, path: str) -> str:
         there = any(one["path"] == path and one["exists"] for one in (self.survey or {}).get("targets", []))
         return " (the earlier one is moved aside)" if there else ""
 
-    def _move_steps(self) -> list[PlanStep]:
+    def _move_steps(self) -> list[_Row]:
         found = (self.survey or {}).get("files", [])
         if not self.moves:
             lines: tuple[str, ...] = ("no cache is kept by this server: it tunes at every start",)
@@ -311,8 +331,7 @@ class _Draft:
             lines = (f"none exists: {', '.join(self.moves)}",)
         else:
             lines = tuple(one["path"] for one in found) or self.moves
-        return [PlanStep(id="move", title="move the tuning caches aside", lines=lines,
-                         undo="move them back, byte for byte")]  # fmt: skip
+        return [("move", "move the tuning caches aside", lines, None, "move them back, byte for byte")]
 
     def _start_lines(self) -> tuple[str, ...]:
         start = self.new_start()
@@ -320,7 +339,9 @@ class _Draft:
         if start["how"] == "process":
             if self.process.get("cwd"):
                 lines.append(f"in {self.process['cwd']}")
-            lines += [f"{name} to {self.process[name].get('target')}" for name in ("stdout", "stderr") if name in self.process]
+            lines += [
+                f"{name} to {self.process[name].get('target')}" for name in ("stdout", "stderr") if name in self.process
+            ]
             names = self.process.get("env_names")
             if names is not None:
                 lines.append(f"environment of {len(names)} variables as it was")

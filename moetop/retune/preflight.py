@@ -35,11 +35,15 @@ def check_report(
         )
         return
     if server.phase in _STARTING:
-        yield Refusal(code="starting", text=f"{server.name} is still starting ({server.phase})", advice="wait until it is ready")
+        yield Refusal(
+            code="starting", text=f"{server.name} is still starting ({server.phase})", advice="wait until it is ready"
+        )
     if server.phase == Phase.DRAINING:
         yield Refusal(code="draining", text=f"{server.name} is shutting down", advice="wait for its end, then start it")
     if server.pid is None:
-        yield Refusal(code="no_process", text=f"no process of {server.name} is known", advice="moetop --doctor says why")
+        yield Refusal(
+            code="no_process", text=f"no process of {server.name} is known", advice="moetop --doctor says why"
+        )
     for finding in report.findings:
         words = _fatal_for_restart(finding, server)
         if words:
@@ -60,14 +64,11 @@ def _check_tuner(
     server: ServerReport, row: TunerRecipe | None, backend: str | None, overrides: Overrides
 ) -> Iterator[Refusal]:
     verdict = server.tuning.verdict
-    for advice in REFUSALS:
-        if advice.verdicts is not None and verdict not in advice.verdicts:
+    for known in REFUSALS:
+        if verdict not in known.verdicts or (known.code == "tuning_off" and overrides.start is not None):
             continue
-        if advice.code == "tuning_off" and overrides.start is not None:
-            continue
-        said = "; ".join(server.tuning.remedy[:2]) or advice.advice
-        shown = backend or "this server's"
-        yield Refusal(code=advice.code, text=advice.text.format(backend=shown), advice=said)
+        said = "; ".join(server.tuning.remedy[:2]) or known.advice
+        yield Refusal(code=known.code, text=known.text.format(backend=backend or "this server's"), advice=said)
         return
     if row is None and overrides.tune is None:
         if backend is None:
@@ -80,7 +81,11 @@ def _check_tuner(
 
 
 def check_files(
-    server: ServerReport, row: TunerRecipe | None, moves: tuple[str, ...], targets: tuple[str, ...], overrides: Overrides
+    server: ServerReport,
+    row: TunerRecipe | None,
+    moves: tuple[str, ...],
+    targets: tuple[str, ...],
+    overrides: Overrides,
 ) -> Iterator[Refusal]:
     """The tuner must have something to do: a table to make, or caches whose absence makes the engine tune."""
     if row is None:
@@ -103,7 +108,9 @@ def check_survey(
 ) -> Iterator[Refusal]:
     """Refusals from what the host says now."""
     if survey.get("lock"):
-        yield Refusal(code="locked", text=f"{server.name} is being retuned by {survey['lock']}", advice="watch it with --attach")
+        yield Refusal(
+            code="locked", text=f"{server.name} is being retuned by {survey['lock']}", advice="watch it with --attach"
+        )
     for job in survey.get("interrupted", [])[:1]:
         yield Refusal(
             code="interrupted",
@@ -140,7 +147,7 @@ def _check_process(
         )
         return
     if kind == "plain" and overrides.start is None:
-        yield from _check_recoverable(server, process)
+        yield from check_recoverable(server, process)
     if kind == "systemd" and survey["uid"] != 0 and not process["manager"].get("user") and overrides.stop is None:
         yield Refusal(
             code="not_permitted",
@@ -154,34 +161,41 @@ def _check_process(
             advice="put the variables into the unit or the container",
         )
     package = process.get("package")
-    if package and package.get("newer_than_process") and server.version:
-        if version_key(package["version"]) != version_key(server.version):
-            yield Refusal(
-                code="version_changed",
-                text=f"{server.engine} {server.version} runs, but {package['version']} is installed now: neither the"
-                " retune nor a roll back would start what runs",
-                advice="restart it with the new version first, then look whether it is still untuned",
-            )
+    installed = package["version"] if package and package.get("newer_than_process") else None
+    if installed and server.version and version_key(installed) != version_key(server.version):
+        yield Refusal(
+            code="version_changed",
+            text=f"{server.engine} {server.version} runs, but {installed} is installed now: neither the"
+            " retune nor a roll back would start what runs",
+            advice="restart it with the new version first, then look whether it is still untuned",
+        )
 
 
-def _check_recoverable(server: ServerReport, process: dict[str, Any]) -> Iterator[Refusal]:
+def check_recoverable(server: ServerReport, process: dict[str, Any]) -> Iterator[Refusal]:
+    """Whether the very same process could be started again."""
     if not process.get("program"):
         yield Refusal(
             code="command_lost",
-            text="the start command cannot be recovered from the process (its command line was rewritten or its program moved)",
+            text="the start command cannot be recovered from the process (its command line was rewritten, or its"
+            " program was moved)",
             advice="give `start:` in the configuration",
         )
     if process.get("env_names") is None:
-        yield Refusal(code="not_permitted", text="the server's environment cannot be read", advice="connect as its user or root")
+        yield Refusal(
+            code="not_permitted", text="the server's environment cannot be read", advice="connect as its user or root"
+        )
     if not process.get("cwd_ok"):
-        yield Refusal(code="cwd_lost", text="the server's working directory is gone", advice="give `start:` with `cwd:`")
+        yield Refusal(
+            code="cwd_lost", text="the server's working directory is gone", advice="give `start:` with `cwd:`"
+        )
     for name, stream in (("standard output", process["stdout"]), ("standard error", process["stderr"])):
         words = _cannot_restore(stream)
         if words:
             yield Refusal(
                 code="output_lost",
                 text=f"the server's {name} {words}, which cannot be restored",
-                advice="start it once with its output in a file (COMMAND >> server.log 2>&1), or give `start:` with `output:`",
+                advice="start it once with its output in a file (COMMAND >> server.log 2>&1), or give `start:` with"
+                " `output:`",
             )
             return
 
@@ -266,7 +280,8 @@ def warnings_of(
     facts = process.get("manager", {}).get("facts") or {}
     limit = _systemd_seconds(facts.get("TimeoutStopUSec", ""))
     if limit is not None and limit < timeouts["drain_s"]:
-        yield f"the unit's stop time-out is {limit:.0f} s: systemd cuts requests off then (the plan would wait {timeouts['drain_s']:.0f} s)"
+        drain = timeouts["drain_s"]
+        yield f"the unit's stop time-out of {limit:.0f} s is shorter than the plan's {drain:.0f} s: systemd cuts it off"
     if survey.get("logind_kills"):
         yield "the login manager ends processes at logout here: the runner goes through systemd-run"
     package = process.get("package")

@@ -71,9 +71,7 @@ class Advice:
     text: str
     advice: str
     source: str
-    engine: Engine | None = None
-    backends: frozenset[str] | None = None
-    verdicts: frozenset[Verdict] | None = None
+    verdicts: frozenset[Verdict]
 
 
 DEFAULT_TIMEOUTS: dict[str, float] = {
@@ -94,7 +92,9 @@ _CUDA_FAILED = (
     Line(r"CUDA error: an illegal memory access was encountered", "CUDA"),
     Line(r"Watchdog caught collective operation timeout: WorkNCCL", "torch ProcessGroupNCCL.cpp"),
 )
-_FLASHINFER_UNTUNED = (Line(r"\[Autotuner\]: OOM detected, falling back to default tactic", "flashinfer autotuner.py:1897"),)
+_FLASHINFER_UNTUNED = (
+    Line(r"\[Autotuner\]: OOM detected, falling back to default tactic", "flashinfer autotuner.py:1897"),
+)
 
 ENGINES: dict[Engine, EngineRecipe] = {
     Engine.SGLANG: EngineRecipe(
@@ -104,11 +104,17 @@ ENGINES: dict[Engine, EngineRecipe] = {
         failed=(
             Line(r"Scheduler hit an exception: Traceback", "sglang 0.5.18 scheduler.py:5068"),
             Line(r"Received sigquit from a child process", "sglang 0.5.18 engine.py:1728"),
-            Line(r"SIGQUIT received\. signum=.* It usually means one child failed", "sglang 0.5.18 tokenizer_manager.py:3632"),
+            Line(
+                r"SIGQUIT received\. signum=.* It usually means one child failed",
+                "sglang 0.5.18 tokenizer_manager.py:3632",
+            ),
             Line(r"Rank \d+ scheduler (?:is dead|died during initialization)", "sglang 0.5.18 engine.py:1786"),
             Line(r"Subprocess \S+ \(pid=\d+\) crashed with exit code -?\d+", "sglang 0.5.18 watchdog.py:219"),
             Line(r"Capture cuda graph failed: ", "sglang 0.5.18 decode_cuda_graph_runner.py:464"),
-            Line(r"Not enough memory\. Please try to increase --mem-fraction-static", "sglang 0.5.18 pool_configurator.py:74"),
+            Line(
+                r"Not enough memory\. Please try to increase --mem-fraction-static",
+                "sglang 0.5.18 pool_configurator.py:74",
+            ),
             *_CUDA_FAILED,
         ),
         tuned=(
@@ -116,8 +122,10 @@ ENGINES: dict[Engine, EngineRecipe] = {
             Line(r"FlashInfer autotune completed\.", "sglang 0.5.18 flashinfer_autotune.py:206"),
         ),
         untuned=(
-            Line(r"Using default MoE kernel config\. Performance might be sub-optimal!",
-                 "sglang 0.5.18 fused_moe_triton_config.py:164"),
+            Line(
+                r"Using default MoE kernel config\. Performance might be sub-optimal!",
+                "sglang 0.5.18 fused_moe_triton_config.py:164",
+            ),
             *_FLASHINFER_UNTUNED,
         ),
         metrics={
@@ -141,7 +149,9 @@ ENGINES: dict[Engine, EngineRecipe] = {
             Line(r"Engine core initialization failed|EngineCore failed to start", "vllm utils.py:1287 @ 017e9f4"),
             Line(r"EngineCore encountered a(?: fatal error|n issue)", "vllm core.py:1348 @ 017e9f4"),
             Line(r"Worker proc \S+ died unexpectedly", "vllm multiproc_executor.py:312 @ 017e9f4"),
-            Line(r"WorkerProc (?:hit an exception|failed to start|failed)\.", "vllm multiproc_executor.py:1047 @ 017e9f4"),
+            Line(
+                r"WorkerProc (?:hit an exception|failed to start|failed)\.", "vllm multiproc_executor.py:1047 @ 017e9f4"
+            ),
             Line(r"Free memory on device \S+ .* on startup is less than desired", "vllm utils.py:455 @ 017e9f4"),
             Line(r"No available memory for the cache blocks", "vllm kv_cache_utils.py:739 @ 017e9f4"),
             *_CUDA_FAILED,
@@ -162,7 +172,7 @@ ENGINES: dict[Engine, EngineRecipe] = {
             "waiting": ("vllm:num_requests_waiting",),
             "generated": ("vllm:generation_tokens_total", "vllm:generation_tokens"),
         },
-        drain="SIGTERM to the parent process; it waits --shutdown-timeout seconds (0 by default: running requests are cut)",
+        drain="SIGTERM to the parent process; it waits --shutdown-timeout seconds (by default 0: requests are cut)",
         never=("never start while VLLM::EngineCore or VLLM::Worker of the old server hold a GPU",),
         timeouts={},
         source="vllm 27066d1b2b (2026-03-05), utils.py:455",
@@ -213,7 +223,7 @@ TUNERS: tuple[TunerRecipe, ...] = (
         moves=("rank_tp*_pp*_dp*.json",),
         versions=("0.5.6", None),
         timeouts={"start_s": 5400.0},
-        source="sglang 0.5.18 flashinfer_autotune.py:131-170: one file a rank; some missing makes ranks profile unevenly",
+        source="sglang 0.5.18 flashinfer_autotune.py:131-170: one file a rank; a part of them misleads the ranks",
     ),
     TunerRecipe(
         id="vllm-flashinfer",
@@ -235,7 +245,7 @@ TUNERS: tuple[TunerRecipe, ...] = (
         bases=("/sgl-workspace/sglang", "~/sglang", "/workspace/sglang"),
         argv=("{python}", "{script}", "--model", "{model}", "--tp-size", "{tp}", "--dtype", "{dtype}", "--tune"),
         needs=("ray",),
-        source="sglang 0.5.18 benchmark/kernels/fused_moe_triton/tuning_fused_moe_triton.py, fused_moe_triton_config.py:84-106",
+        source="sglang 0.5.18 tuning_fused_moe_triton.py, fused_moe_triton_config.py:84-106",
     ),
     TunerRecipe(
         id="vllm-triton",
@@ -262,13 +272,12 @@ TUNERS: tuple[TunerRecipe, ...] = (
     ),
 )  # fmt: skip
 
-_STILL = frozenset({Verdict.NOT_TUNABLE})
 REFUSALS: tuple[Advice, ...] = (
     Advice(
         code="not_tunable",
         text="backend {backend} has no tuner: a restart would change nothing",
         advice="another MoE backend may suit this GPU better; see the finding's remedy",
-        verdicts=_STILL,
+        verdicts=frozenset({Verdict.NOT_TUNABLE}),
         source="sglang and vllm: cutlass, marlin, deep_gemm and emulation read no tuned table",
     ),
     Advice(
@@ -310,7 +319,9 @@ def _in_range(version: str | None, bounds: tuple[str | None, str | None]) -> boo
     return (low is None or key >= version_key(low)) and (high is None or key < version_key(high))
 
 
-def find_tuner(engine: Engine | None, backend: str | None, version: str | None, argv: tuple[str, ...]) -> TunerRecipe | None:
+def find_tuner(
+    engine: Engine | None, backend: str | None, version: str | None, argv: tuple[str, ...]
+) -> TunerRecipe | None:
     """The first row that fits; None if there is none."""
     for row in TUNERS:
         if row.argv_word is not None and not any(row.argv_word in part for part in argv[:4]):

@@ -72,10 +72,7 @@ def subject_of(server: ServerReport, engine: EngineRecipe, overrides: Overrides)
     secure = any(server.args.get(key) for key in ("ssl_keyfile", "ssl_certfile"))
     base = f"{'https' if secure else 'http'}://{_bind_address(server)}:{port}" if port else None
     health = overrides.health or engine.health_path
-    if health.startswith("/"):
-        health_url = base + health if base else None
-    else:
-        health_url = health
+    health_url = (base + health if base else None) if health.startswith("/") else health
     metrics_url = f"{base}/metrics" if base and engine.metrics else None
     return Subject(backend_of(server), port, base, health_url, metrics_url)
 

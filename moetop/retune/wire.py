@@ -56,7 +56,9 @@ def program() -> dict[str, str]:
     return sources
 
 
-def ask(transport: Transport, request: dict[str, Any], *, python: str = "python3", timeout_s: float = REPLY_TIMEOUT_S) -> dict[str, Any]:
+def ask(
+    transport: Transport, request: dict[str, Any], *, python: str = "python3", timeout_s: float = REPLY_TIMEOUT_S
+) -> dict[str, Any]:
     """Send one request; the reply, its text made harmless. Raises LinkError, HostError."""
     body = zlib.compress(json.dumps({"modules": program(), "request": request}).encode(), 6)
     done = transport.run([python, "-c", LOADER], stdin=b"%d\n" % len(body) + body, timeout_s=timeout_s)

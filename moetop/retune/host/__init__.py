@@ -1,1 +1,1 @@
-"""What runs on the watched host during a retune: standard library only, Python >= 3.8; never imports the rest of moetop."""
+"""What runs on the watched host during a retune: standard library only, Python >= 3.8; imports nothing else of ours."""

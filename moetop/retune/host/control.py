@@ -8,9 +8,10 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from . import procs
-from .restore import _ask, unit_facts
+from .restore import query, unit_facts
 
 COMMAND_TIMEOUT_S = 60.0
 
@@ -37,7 +38,7 @@ def run_command(argv: list[str], timeout_s: float, env: dict[str, str] | None = 
     return text
 
 
-def _as_before(recovered: dict) -> Callable[[], None]:
+def _as_before(recovered: dict[str, Any]) -> Callable[[], None]:
     """What the child sets before it becomes the server: limits, priority, CPUs, umask, user, as they were."""
 
     def prepare() -> None:
@@ -68,8 +69,13 @@ def _as_before(recovered: dict) -> Callable[[], None]:
 
 
 def spawn(
-    argv: list[str], recovered: dict, output: dict[str, dict], cwd: str, env: dict[str, str], executable: str | None = None
-) -> subprocess.Popen:
+    argv: list[str],
+    recovered: dict[str, Any],
+    output: dict[str, dict[str, Any]],
+    cwd: str,
+    env: dict[str, str],
+    executable: str | None = None,
+) -> subprocess.Popen[bytes]:
     """Start a process of its own session with the recovered limits and user; `output` has `stdout` and `stderr`.
 
     Raises CannotStart.
@@ -91,7 +97,7 @@ def spawn(
             os.close(fd)
 
 
-def _open_log(path: str, recovered: dict) -> int:
+def _open_log(path: str, recovered: dict[str, Any]) -> int:
     """Append to the server's log; one that has to be made belongs to the server's user."""
     if path == os.devnull:
         return os.open(path, os.O_WRONLY)
@@ -102,12 +108,12 @@ def _open_log(path: str, recovered: dict) -> int:
     return fd
 
 
-def managed_pid(managed: dict) -> int | None:
+def managed_pid(managed: dict[str, Any]) -> int | None:
     """Main process of a unit or container now; None if it does not run or cannot be asked."""
     if managed["kind"] == "systemd":
         main = unit_facts(managed["name"], bool(managed.get("user"))).get("MainPID", "")
     elif managed["kind"] in ("docker", "podman"):
-        main = (_ask([managed["kind"], "inspect", "-f", "{{.State.Pid}}", managed["name"]]) or "").strip()
+        main = (query([managed["kind"], "inspect", "-f", "{{.State.Pid}}", managed["name"]]) or "").strip()
     else:
         return None
     return int(main) if main.isdigit() and int(main) > 0 else None
@@ -122,7 +128,9 @@ def listening_pid(port: int | None) -> int | None:
     return min(holders, key=lambda pid: procs.started_at(pid) or 0.0) if holders else None
 
 
-def end_tree(ident: dict | None, grace_s: float, wait: Callable[[Callable[[], bool], float], bool]) -> list[dict]:
+def end_tree(
+    ident: dict[str, Any] | None, grace_s: float, wait: Callable[[Callable[[], bool], float], bool]
+) -> list[dict[str, Any]]:
     """SIGTERM a process we started, then SIGKILL what is left of its tree after `grace_s`; the tree as it was."""
     if not procs.alive(ident):
         return []

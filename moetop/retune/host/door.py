@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from . import procs, restore, store, survey
 from .job import DOWN, REFUSED, RUNNING
@@ -21,9 +23,9 @@ class Denied(Exception):
     """The request is not carried out; `str()` says why."""
 
 
-def answer(request: dict, program: dict) -> dict:
+def answer(request: dict[str, Any], program: dict[str, Any]) -> dict[str, Any]:
     """Carry out one request; always an object, with `error` where it was not carried out."""
-    functions = {
+    functions: dict[str, Callable[[], dict[str, Any]]] = {
         "survey": lambda: survey.look(request),
         "start": lambda: start(request, program),
         "poll": lambda: poll(request),
@@ -44,20 +46,13 @@ def answer(request: dict, program: dict) -> dict:
         return {"error": f"{error.filename or 'the host'}: {error.strerror}"}
 
 
-def start(request: dict, program: dict) -> dict:
+def start(request: dict[str, Any], program: dict[str, Any]) -> dict[str, Any]:
     """Make the job's folder and start its runner; the job's id once the runner holds the lock."""
     spec = request["spec"]
     folder = store.new_job(spec["server"])
     spec["lock_key"] = survey.lock_key(spec.get("port"), spec["ident"]["pid"])
     store.write_json(folder / "spec.json", spec)
-    state = {
-        "schema": 1, "job": folder.name, "host": spec["host"], "server": spec["server"], "operator": request["operator"],
-        "user": restore._user(os.geteuid()), "created": round(time.time(), 3), "ended": None, "status": RUNNING,
-        "mode": "forward", "asks": None, "runner": None, "lock_key": spec["lock_key"], "steps": spec.pop("steps"),
-        "undo": [], "moved": [], "installed": [], "not_back": [], "old": None, "new": None, "tuner": None, "tree": [],
-        "signalled": False, "start_begun": None, "gpus": [], "gpu_others": [], "before": {}, "after": {},
-        "message": "", "advice": [], "reason": "",
-    }  # fmt: skip
+    state = _new_state(folder, spec, request["operator"])
     for entry in state["steps"]:
         entry.update(state="pending", started=None, ended=None, detail="")
     store.write_json(folder / "state.json", state)
@@ -67,7 +62,33 @@ def start(request: dict, program: dict) -> dict:
     return _wait_for_runner(folder)
 
 
-def _write_program(folder: Path, program: dict) -> None:
+def _new_state(folder: Path, spec: dict[str, Any], operator: str) -> dict[str, Any]:
+    """The state of a job before its first step."""
+    lists = ("undo", "moved", "installed", "not_back", "tree", "gpus", "gpu_others", "advice")
+    nothing = ("ended", "asks", "runner", "old", "new", "tuner", "start_begun")
+    return {
+        "schema": 1,
+        "job": folder.name,
+        "host": spec["host"],
+        "server": spec["server"],
+        "operator": operator,
+        "user": restore.user_name(os.geteuid()),
+        "created": round(time.time(), 3),
+        "status": RUNNING,
+        "mode": "forward",
+        "lock_key": spec["lock_key"],
+        "steps": spec.pop("steps"),
+        "signalled": False,
+        "before": {},
+        "after": {},
+        "message": "",
+        "reason": "",
+        **{key: [] for key in lists},
+        **dict.fromkeys(nothing),
+    }
+
+
+def _write_program(folder: Path, program: dict[str, Any]) -> None:
     """The job keeps the very program it was started with, for the day another version attaches."""
     package = folder / "program" / "moetop_retune"
     package.mkdir(parents=True, mode=0o700)
@@ -83,13 +104,23 @@ def _launch(folder: Path, mode: str) -> None:
         if shutil.which("systemd-run") is None:
             raise Denied("the login manager ends processes at logout: run `loginctl enable-linger` first")
         unit = f"moetop-retune-{folder.name[-6:]}-{int(time.time())}"
-        argv = ["systemd-run", "--user", "--quiet", "--collect", f"--unit={unit}", "-p", "KillMode=process", "--", *argv]
+        argv = [
+            "systemd-run",
+            "--user",
+            "--quiet",
+            "--collect",
+            f"--unit={unit}",
+            "-p",
+            "KillMode=process",
+            "--",
+            *argv,
+        ]
     with (folder / "runner.log").open("ab") as log:
         (folder / "runner.log").chmod(0o600)
         subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True)
 
 
-def _wait_for_runner(folder: Path) -> dict:
+def _wait_for_runner(folder: Path) -> dict[str, Any]:
     deadline = time.monotonic() + START_WAIT_S
     while time.monotonic() < deadline:
         state = store.read_json(folder / "state.json")
@@ -102,7 +133,7 @@ def _wait_for_runner(folder: Path) -> dict:
     return {"error": f"the runner did not start: {tail[0][:300] if tail else 'no word from it'}", "job": folder.name}
 
 
-def _load(request: dict) -> tuple[Path, dict]:
+def _load(request: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
     folder = store.job_dir(str(request.get("job", "")))
     try:
         return folder, store.read_json(folder / "state.json")
@@ -110,7 +141,7 @@ def _load(request: dict) -> tuple[Path, dict]:
         raise Denied("no such job on this host") from None
 
 
-def poll(request: dict) -> dict:
+def poll(request: dict[str, Any]) -> dict[str, Any]:
     """State of a job with the output after byte `since`. The plan's environment is not part of the state."""
     folder, state = _load(request)
     since = max(0, int(request.get("since", 0)))
@@ -124,8 +155,8 @@ def poll(request: dict) -> dict:
     lines = whole.splitlines(keepends=True)[:MAX_REPLY_LINES]
     alive = store.runner_alive(state)
     status = "interrupted" if state["status"] == RUNNING and state["runner"] and not alive else state["status"]
-    shown = ("job", "host", "server", "operator", "user", "created", "ended", "mode", "asks", "steps", "moved", "installed",
-             "before", "after", "message", "advice", "reason", "not_back", "signalled")  # fmt: skip
+    shown = ("job", "host", "server", "operator", "user", "created", "ended", "mode", "asks", "steps", "moved",
+             "installed", "before", "after", "message", "advice", "reason", "not_back", "signalled")  # fmt: skip
     rebooted = bool(state["runner"]) and state["runner"]["boot"] != procs.boot_id()
     return {
         **{key: state.get(key) for key in shown},
@@ -139,13 +170,13 @@ def poll(request: dict) -> dict:
     }
 
 
-def _may_act(request: dict, state: dict) -> None:
+def _may_act(request: dict[str, Any], state: dict[str, Any]) -> None:
     """A running job is its operator's; a second one watches."""
     if request["operator"] != state["operator"]:
         raise Denied(f"the job belongs to {state['operator']}; you can watch it")
 
 
-def cancel(request: dict) -> dict:
+def cancel(request: dict[str, Any]) -> dict[str, Any]:
     """Ask the runner to roll back."""
     folder, state = _load(request)
     _may_act(request, state)
@@ -158,7 +189,7 @@ def cancel(request: dict) -> dict:
     return {"job": folder.name}
 
 
-def answer_question(request: dict) -> dict:
+def answer_question(request: dict[str, Any]) -> dict[str, Any]:
     """Answer what the runner asks."""
     folder, state = _load(request)
     _may_act(request, state)
@@ -170,7 +201,7 @@ def answer_question(request: dict) -> dict:
     return {"job": folder.name}
 
 
-def resume(request: dict) -> dict:
+def resume(request: dict[str, Any]) -> dict[str, Any]:
     """Let a new runner finish or roll back a job whose runner is gone; roll back once more one that ended down."""
     folder, state = _load(request)
     how = request.get("how")
@@ -202,7 +233,7 @@ def resume(request: dict) -> dict:
     return {"error": "the runner did not start (does another job hold the server?)", "job": folder.name}
 
 
-def keep(request: dict) -> dict:
+def keep(request: dict[str, Any]) -> dict[str, Any]:
     """Keep the before/after report in the job's folder."""
     folder, _ = _load(request)
     for name in ("report.md", "report.json"):

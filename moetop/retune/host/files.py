@@ -5,16 +5,17 @@ Every change is described to `remember` before it is made; `undo` takes such a d
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 MARK = ".moetop-"
 MAX_JSON_BYTES = 64 << 20
 
-Remember = Callable[[dict], None]
+if TYPE_CHECKING:
+    Remember = Callable[[dict[str, Any]], None]
 
 
 class Unusable(Exception):
@@ -23,8 +24,8 @@ class Unusable(Exception):
 
 def expand(patterns: list[str]) -> list[str]:
     """Existing files that match, without those moved aside earlier."""
-    found = {path for pattern in patterns for path in glob.glob(pattern) if MARK not in Path(path).name}
-    return sorted(path for path in found if Path(path).is_file())
+    found = {path for pattern in patterns for path in Path("/").glob(pattern.lstrip("/"))}
+    return sorted(str(path) for path in found if MARK not in path.name and path.is_file())
 
 
 def why_not_movable(path: str) -> str | None:
@@ -102,7 +103,7 @@ def make_folder(folder: str, remember: Remember) -> None:
         _give_to_owner_of(str(one.parent), str(one))
 
 
-def undo(entry: dict) -> str | None:
+def undo(entry: dict[str, Any]) -> str | None:
     """Take one remembered change back; a sentence of what was done, None if there was nothing to do.
 
     Raises Unusable.
@@ -120,7 +121,7 @@ def undo(entry: dict) -> str | None:
     return None
 
 
-def _remove_new(entry: dict) -> str | None:
+def _remove_new(entry: dict[str, Any]) -> str | None:
     """Only the very file that was installed: the old one may be back under its name already."""
     temporary, path = Path(entry["temporary"]), Path(entry["path"])
     if temporary.exists():
@@ -131,7 +132,7 @@ def _remove_new(entry: dict) -> str | None:
     return f"{path} moved to {entry['aside']}"
 
 
-def _move_back(entry: dict) -> str | None:
+def _move_back(entry: dict[str, Any]) -> str | None:
     if not os.path.lexists(entry["from"]):
         return None
     said = f"{entry['to']} is back"

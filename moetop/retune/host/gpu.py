@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from typing import Any
 
 SMI_TIMEOUT_S = 20.0
 _NO_GPUS: tuple[str, ...] = ()
@@ -36,7 +37,7 @@ def available() -> bool:
     return shutil.which("nvidia-smi") is not None
 
 
-def processes() -> list[dict] | None:
+def processes() -> list[dict[str, Any]] | None:
     """`{pid, gpu, name, memory_mib}` of every compute process. Raises RuntimeError."""
     rows = _query(["--query-compute-apps=pid,gpu_uuid,used_memory,process_name"])
     if rows is None:

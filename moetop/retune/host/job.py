@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from . import procs, store
 from .redact import redact_text
@@ -63,7 +64,7 @@ class Job:
         self.say(f"{what}: {result}")
         store.log_action(self.state["operator"], f"{self.state['server']}: {what}", redact_text(result), self.id)
 
-    def remember(self, entry: dict) -> None:
+    def remember(self, entry: dict[str, Any]) -> None:
         """Note how to undo a change before it is made."""
         self.state["undo"].append(entry)
         self.save()
@@ -114,7 +115,7 @@ class Job:
         return answer
 
     @contextmanager
-    def step(self, entry: dict) -> Iterator[dict]:
+    def step(self, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """State of one step, on disk before and after."""
         entry.update(state="running", started=round(time.time(), 3), ended=None, detail="")
         self.save()
@@ -129,7 +130,7 @@ class Job:
             raise
         self._end(entry, "done", entry["detail"])
 
-    def _end(self, entry: dict, word: str, detail: str) -> None:
+    def _end(self, entry: dict[str, Any], word: str, detail: str) -> None:
         entry.update(state=word, ended=round(time.time(), 3), detail=redact_text(detail)[:500])
         self.act(entry["title"], f"{word}{': ' + detail if detail else ''}")
         self.save()
@@ -146,7 +147,9 @@ class LineWatch:
     def __init__(self, job: Job) -> None:
         lines = job.spec["lines"]
         self._job = job
-        self._patterns = {kind: [re.compile(one) for one in lines.get(kind, [])] for kind in ("failed", "tuned", "untuned", "ready")}
+        self._patterns = {
+            kind: [re.compile(one) for one in lines.get(kind, [])] for kind in ("failed", "tuned", "untuned", "ready")
+        }
         self.first: dict[str, str] = {}
         self.failed_at: float | None = None
         self.named: dict[str, list[str]] = {"tuned": [], "untuned": []}

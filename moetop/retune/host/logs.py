@@ -6,6 +6,7 @@ import re
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 MAX_BYTES_A_READ = 1 << 20
 READ_TIMEOUT_S = 20.0
@@ -15,7 +16,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class LogTail:
     """New lines of one log since it was opened here. `place` is `{kind, target, user?}`."""
 
-    def __init__(self, place: dict, mark: dict | None = None) -> None:
+    def __init__(self, place: dict[str, Any], mark: dict[str, Any] | None = None) -> None:
         self._place = place
         self._rest = b""
         self._cursor = ""
@@ -27,7 +28,7 @@ class LogTail:
             if mark and mark.get("offset", 0) <= facts[1]:
                 self._offset = mark.get("offset", 0)
 
-    def mark(self) -> dict:
+    def mark(self) -> dict[str, Any]:
         """Where reading goes on, for a runner that takes over."""
         return {"offset": self._offset, "since": self._since}
 

@@ -6,11 +6,12 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 MARK = "MOETOP-RETUNE:"
 
 
-def serve(request: dict, program: dict) -> None:
+def serve(request: dict[str, Any], program: dict[str, Any]) -> None:
     """Print the reply on one marked line: a login banner may stand before it."""
     from . import door
 

@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 PROC = Path("/proc")
 _HEX = r"[0-9a-f]{64}"
@@ -31,7 +32,7 @@ def _stat(pid: int) -> list[str] | None:
     return text.rpartition(")")[2].split()
 
 
-def identity(pid: int) -> dict | None:
+def identity(pid: int) -> dict[str, Any] | None:
     """`{pid, ticks, boot}` of a living process: the start time tells it from a later one with the same number."""
     fields = _stat(pid)
     if fields is None or len(fields) < 20 or _is_gone(pid, fields):
@@ -49,7 +50,7 @@ def _is_gone(pid: int, fields: list[str]) -> bool:
         return True
 
 
-def alive(ident: dict | None) -> bool:
+def alive(ident: dict[str, Any] | None) -> bool:
     """Whether exactly this process still runs. Reaps it if it is a dead child of ours."""
     if not ident:
         return False
@@ -92,7 +93,7 @@ def parent(pid: int) -> int | None:
     return int(fields[1]) if fields and len(fields) > 1 else None
 
 
-def tree(pid: int) -> list[dict]:
+def tree(pid: int) -> list[dict[str, Any]]:
     """Identities of a process and all its descendants, and of what shares the group it leads."""
     parents: dict[int, int] = {}
     groups: dict[int, int] = {}
@@ -109,7 +110,7 @@ def tree(pid: int) -> list[dict]:
     return [ident for ident in (identity(one) for one in sorted(wanted)) if ident]
 
 
-def send(ident: dict, number: int) -> bool:
+def send(ident: dict[str, Any], number: int) -> bool:
     """Signal exactly this process; False if it is gone. Raises PermissionError."""
     if not alive(ident):
         return False
@@ -120,7 +121,7 @@ def send(ident: dict, number: int) -> bool:
     return True
 
 
-def kill_all(idents: list[dict]) -> list[int]:
+def kill_all(idents: list[dict[str, Any]]) -> list[int]:
     """SIGKILL each that still lives; the numbers that were."""
     return [ident["pid"] for ident in idents if send(ident, signal.SIGKILL)]
 
@@ -147,7 +148,7 @@ def environ(pid: int) -> dict[str, str]:
 def link(pid: int, name: str) -> str | None:
     """Target of /proc/PID/NAME (cwd, exe, fd/1)."""
     try:
-        return os.readlink(str(PROC / str(pid) / name))
+        return os.readlink(str(PROC / str(pid) / name))  # noqa: PTH115 - 3.8
     except OSError:
         return None
 
@@ -167,7 +168,7 @@ def owner(pid: int) -> int | None:
     return int(ids[0]) if ids else None
 
 
-def stream(pid: int, number: int) -> dict:
+def stream(pid: int, number: int) -> dict[str, Any]:
     """Where a standard stream goes: `kind` file, null, terminal, pipe, socket, closed or other, and its target."""
     target = link(pid, f"fd/{number}")
     if target is None:
@@ -236,7 +237,12 @@ def service(pid: int) -> tuple[str, bool] | None:
 
 def limits(pid: int) -> dict[str, list[str]]:
     """Resource limits that a new shell would not give again: name -> [soft, hard] as printed."""
-    wanted = {"Max open files": "NOFILE", "Max locked memory": "MEMLOCK", "Max core file size": "CORE", "Max stack size": "STACK"}
+    wanted = {
+        "Max open files": "NOFILE",
+        "Max locked memory": "MEMLOCK",
+        "Max core file size": "CORE",
+        "Max stack size": "STACK",
+    }
     found: dict[str, list[str]] = {}
     try:
         lines = (PROC / str(pid) / "limits").read_text().splitlines()

@@ -11,13 +11,14 @@ import pwd
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from . import procs
 
 QUERY_TIMEOUT_S = 15.0
 
 
-def _ask(argv: list[str]) -> str | None:
+def query(argv: list[str]) -> str | None:
     """Standard output of a query; None if it cannot be run or fails."""
     try:
         done = subprocess.run(
@@ -32,11 +33,11 @@ def _ask(argv: list[str]) -> str | None:
 def unit_facts(unit: str, user: bool) -> dict[str, str]:
     """What systemd knows of a unit, as `systemctl show` prints it."""
     wanted = "Id,LoadState,ActiveState,SubState,MainPID,Restart,TimeoutStopUSec,KillMode,FragmentPath,UnitFileState"
-    text = _ask(["systemctl", *(["--user"] if user else []), "show", "-p", wanted, "--", unit])
+    text = query(["systemctl", *(["--user"] if user else []), "show", "-p", wanted, "--", unit])
     return dict(line.partition("=")[::2] for line in (text or "").splitlines() if "=" in line)
 
 
-def manager(pid: int) -> dict:
+def manager(pid: int) -> dict[str, Any]:
     """`{kind, name, ...}`: systemd, docker, podman, kubernetes, or plain.
 
     A process started by hand inside a terminal's or sshd's unit is plain: the unit must run it itself.
@@ -75,7 +76,7 @@ def program(argv: list[str], cwd: str | None, path: str, exe: str | None) -> str
     return found
 
 
-def survey_start(pid: int) -> dict:
+def survey_start(pid: int) -> dict[str, Any]:
     """What is known of how a plain process was started, without its environment's values."""
     argv = procs.argv(pid)
     cwd = procs.link(pid, "cwd")
@@ -97,11 +98,11 @@ def survey_start(pid: int) -> dict:
         "stdout": procs.stream(pid, 1),
         "stderr": procs.stream(pid, 2),
         "uid": uid,
-        "user": _user(uid),
+        "user": user_name(uid),
     }
 
 
-def _user(uid: int | None) -> str | None:
+def user_name(uid: int | None) -> str | None:
     if uid is None:
         return None
     try:
@@ -110,7 +111,7 @@ def _user(uid: int | None) -> str | None:
         return str(uid)
 
 
-def recover(pid: int) -> dict:
+def recover(pid: int) -> dict[str, Any]:
     """Everything needed to start the same process again. Holds the environment's values: 0600 file only.
 
     Raises OSError where the environment cannot be read.
@@ -132,8 +133,8 @@ def recover(pid: int) -> dict:
 
 def logind_kills() -> bool:
     """Whether the login manager ends a user's processes at logout (KillUserProcesses=yes and no lingering)."""
-    text = _ask(["loginctl", "show-user", "-p", "KillUserProcesses", "--value"]) or ""
+    text = query(["loginctl", "show-user", "-p", "KillUserProcesses", "--value"]) or ""
     if text.strip() != "yes":
         return False
-    lingers = _ask(["loginctl", "show-user", str(os.geteuid()), "-p", "Linger", "--value"]) or ""
+    lingers = query(["loginctl", "show-user", str(os.geteuid()), "-p", "Linger", "--value"]) or ""
     return os.geteuid() != 0 and lingers.strip() != "yes"

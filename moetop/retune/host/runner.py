@@ -7,12 +7,16 @@ import signal
 import time
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from . import files, procs, store, tuner
 from .job import DOWN, REFUSED, RETUNED, ROLLED_BACK, RUNNING, Cancelled, Job, StepFailed, prepare_process
 from .redact import redact_argv
 from .server import ServerControl
 from .steps import STEPS, Refused
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 ROLLBACK_TITLES = {
     "rb_tuner": "roll back: end the tuner",
@@ -147,7 +151,7 @@ def _stop_all(job: Job, server: ServerControl) -> str:
     return "; ".join(said) or "nothing was running"
 
 
-def _wait_gone(job: Job, server: ServerControl, entry: dict) -> None:
+def _wait_gone(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     """Where a supervisor brought the old server back by itself, that server is the one to keep."""
     try:
         entry["detail"] = server.wait_gone()
@@ -162,7 +166,8 @@ def _wait_gone(job: Job, server: ServerControl, entry: dict) -> None:
 def _put_files_back(job: Job) -> None:
     """All that can be put back; what cannot is named, and the server is started all the same."""
     with _rb(job, "rb_files") as entry:
-        said, stuck = [], []
+        said: list[str] = []
+        stuck: list[dict[str, Any]] = []
         while job.state["undo"]:
             change = job.state["undo"].pop()
             try:
@@ -179,7 +184,7 @@ def _put_files_back(job: Job) -> None:
         entry["detail"] = "; ".join(said) or "nothing had been moved"
 
 
-def _rb(job: Job, name: str):  # type: ignore[no-untyped-def]
+def _rb(job: Job, name: str) -> AbstractContextManager[dict[str, Any]]:
     entry = {"id": name, "title": ROLLBACK_TITLES[name], "timeout_s": None, "state": "pending"}
     job.state["steps"].append(entry)
     return job.step(entry)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from typing import Any
 
 from . import control, gpu, procs, store, web
 from .job import FATAL_GRACE_S, Job, LineWatch, StepFailed
@@ -20,8 +21,8 @@ class ServerControl:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.lines = LineWatch(job)
-        self._child: subprocess.Popen | None = None
-        self._stopper: subprocess.Popen | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopper: subprocess.Popen[bytes] | None = None
         self._tail: LogTail | None = None
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────────
@@ -53,7 +54,7 @@ class ServerControl:
         numbers = web.metrics(self.job.spec["metrics_url"], self.job.spec["metric_names"])
         return f"; {numbers['running']:.0f} requests still run" if "running" in numbers else ""
 
-    def _request_stop(self, old: dict) -> None:
+    def _request_stop(self, old: dict[str, Any]) -> None:
         """Through the manager or a configured command where there is one, else SIGTERM to the parent process."""
         stop = self.job.spec["stop"]
         if stop["how"] == "signal":
@@ -119,7 +120,7 @@ class ServerControl:
         words = "no process of it is left" + (f" ({len(killed)} leftovers were ended)" if killed else "")
         return words + (f"; {found['why']}" if found["why"] else "; no leftover on its GPUs")
 
-    def _gpus_free(self, found: dict) -> bool:
+    def _gpus_free(self, found: dict[str, Any]) -> bool:
         """Only processes that were on the GPUs besides the server before may be there."""
         try:
             now = gpu.processes()
@@ -138,14 +139,14 @@ class ServerControl:
 
     # ── starting ─────────────────────────────────────────────────────────────────────────────────
 
-    def recovered(self) -> dict:
+    def recovered(self) -> dict[str, Any]:
         """How the old process was started; the only reader of the environment file."""
         try:
             return store.read_json(self.job.folder / "process.json")
         except (OSError, ValueError) as error:
             raise StepFailed(f"the recovered start command cannot be read: {error}") from None
 
-    def start(self, start: dict, extra_env: dict[str, str]) -> str:
+    def start(self, start: dict[str, Any], extra_env: dict[str, str]) -> str:
         """Start by `start.how`; remembers the new process. Raises StepFailed."""
         state = self.job.state
         self._tail = LogTail(self.job.spec["log"])
@@ -163,7 +164,7 @@ class ServerControl:
         self.job.save()
         return f"process {pid}"
 
-    def _start(self, start: dict, extra_env: dict[str, str]) -> int | None:
+    def _start(self, start: dict[str, Any], extra_env: dict[str, str]) -> int | None:
         how = start["how"]
         if how in ("unit", "container"):
             control.run_command(start["argv"], self.job.timeout("start_s"))
@@ -174,13 +175,15 @@ class ServerControl:
             place = {"stdout": recovered["stdout"], "stderr": recovered["stderr"]}
             argv, cwd, executable = recovered["argv"], recovered["cwd"], recovered["program"]
         else:
-            output = {"kind": "file", "target": start["output"]} if start.get("output") else {"kind": "null", "target": None}
+            output = (
+                {"kind": "file", "target": start["output"]} if start.get("output") else {"kind": "null", "target": None}
+            )
             place = {"stdout": output, "stderr": output}
             argv, cwd, executable = start["argv"], start.get("cwd") or recovered.get("cwd") or "/", None
         self._child = control.spawn(argv, recovered, place, cwd, env, executable)
         return self._child.pid
 
-    def adopt(self, start: dict) -> bool:
+    def adopt(self, start: dict[str, Any]) -> bool:
         """Find the process of a start that another runner made before it was killed."""
         state = self.job.state
         self._tail = LogTail(self.job.spec["log"], state.get("log_mark"))
@@ -201,7 +204,7 @@ class ServerControl:
         if self._tail is None:
             self._tail = LogTail(self.job.spec["log"], self.job.state.get("log_mark"))
 
-    def brought_back(self) -> dict | None:
+    def brought_back(self) -> dict[str, Any] | None:
         """The server as something other than moetop started it again; None if there is none."""
         port, state = self.job.spec["port"], self.job.state
         pid = control.listening_pid(port) if port else None
@@ -211,7 +214,7 @@ class ServerControl:
             pid = procs.same_command(recovered["argv"], recovered.get("uid"), known, state["created"])
         return procs.identity(pid) if pid else None
 
-    def has_ended(self, start: dict) -> str | None:
+    def has_ended(self, start: dict[str, Any]) -> str | None:
         """Why the new server can no longer become ready; None while it can."""
         state = self.job.state
         if self._child is not None and self._child.poll() is not None:
@@ -235,7 +238,7 @@ class ServerControl:
         if self._tail is not None:
             self.lines.feed(self._tail.lines())
 
-    def wait_ready(self, start: dict, timeout_s: float) -> str:
+    def wait_ready(self, start: dict[str, Any], timeout_s: float) -> str:
         """Until health answers 200 (or, without an address, the ready line). Raises StepFailed."""
         url = self.job.spec["health_url"]
         begun = time.monotonic()
@@ -259,7 +262,9 @@ class ServerControl:
             return False
 
         if not self.job.wait(ready, timeout_s):
-            raise StepFailed(f"not ready after {timeout_s:.0f} s: {why['text'] or 'no ready line'}{self.first_failure()}")
+            raise StepFailed(
+                f"not ready after {timeout_s:.0f} s: {why['text'] or 'no ready line'}{self.first_failure()}"
+            )
         self._note_listener()
         return f"ready after {time.monotonic() - begun:.1f} s"
 
@@ -286,4 +291,3 @@ class ServerControl:
         self.job.state["tree"] = self.job.state["tree"] + ended
         self.job.save()
         return f"process {new['pid']} ended" if new else "none was running"
-

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from . import files, gpu, procs, restore, store, tuner, web
 from .job import Job, StepFailed
@@ -22,11 +23,13 @@ class Refused(Exception):
     """A check failed before anything was touched."""
 
 
-def check(job: Job, server: ServerControl, entry: dict) -> None:
+def check(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     """Everything that must hold is checked again here, under the lock, in the moment before the first change."""
     spec, state = job.spec, job.state
     if not procs.alive(spec["ident"]):
-        raise Refused(f"the server is no longer process {spec['ident']['pid']}: it ended or was restarted since the plan")
+        raise Refused(
+            f"the server is no longer process {spec['ident']['pid']}: it ended or was restarted since the plan"
+        )
     uid = procs.owner(spec["ident"]["pid"])
     if os.geteuid() not in (0, uid):
         raise Refused("the server belongs to another user")
@@ -75,7 +78,7 @@ def _keep_process(job: Job) -> None:
     store.write_json(job.folder / "process.json", recovered)
 
 
-def measure(job: Job, window_s: float) -> dict:
+def measure(job: Job, window_s: float) -> dict[str, Any]:
     """Tokens a second, requests and power over a window; what cannot be had is absent."""
     spec = job.spec
     begun, first = time.time(), web.metrics(spec["metrics_url"], spec["metric_names"])
@@ -95,7 +98,7 @@ def measure(job: Job, window_s: float) -> dict:
         pause = time.monotonic() + min(1.0, left)
         job.wait(lambda until=pause: time.monotonic() >= until, 2.0)  # type: ignore[misc]
     last, ended = web.metrics(spec["metrics_url"], spec["metric_names"]), time.time()
-    found: dict = {"from": round(begun, 3), "to": round(ended, 3)}
+    found: dict[str, Any] = {"from": round(begun, 3), "to": round(ended, 3)}
     if "generated" in first and "generated" in last and last["generated"] >= first["generated"]:
         found["tokens_s"] = round((last["generated"] - first["generated"]) / max(ended - begun, 1e-3), 2)
     if running:
@@ -107,28 +110,28 @@ def measure(job: Job, window_s: float) -> dict:
     return found
 
 
-def _words(found: dict) -> str:
+def _words(found: dict[str, Any]) -> str:
     parts = (("tokens_s", "tokens/s"), ("running", "requests running"), ("power_w", "W"), ("tokens_j", "tokens/J"))
     said = [f"{found[key]:g} {unit}" for key, unit in parts if key in found]
     return ", ".join(said) or "the server gives no numbers"
 
 
-def baseline(job: Job, server: ServerControl, entry: dict) -> None:
+def baseline(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     job.state["before"] = measure(job, job.timeout("baseline_s"))
     entry["detail"] = _words(job.state["before"])
 
 
-def stop(job: Job, server: ServerControl, entry: dict) -> None:
+def stop(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     if not job.state.get("signalled") and not procs.alive(job.state["old"]):
         raise StepFailed("the server ended by itself before it was asked to")
     entry["detail"] = server.stop_old()
 
 
-def free(job: Job, server: ServerControl, entry: dict) -> None:
+def free(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     entry["detail"] = server.wait_gone()
 
 
-def move(job: Job, server: ServerControl, entry: dict) -> None:
+def move(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     moved = job.state["moved"]
     for path in files.expand(job.spec["moves"]):
         try:
@@ -140,30 +143,30 @@ def move(job: Job, server: ServerControl, entry: dict) -> None:
     entry["detail"] = f"{len(moved)} files moved aside"
 
 
-def tune(job: Job, server: ServerControl, entry: dict) -> None:
+def tune(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     tuner.stop(job)
     entry["detail"] = tuner.run(job, server.recovered())
     if job.spec["tune"]["outputs"]:
         tuner.outputs(job)
 
 
-def install(job: Job, server: ServerControl, entry: dict) -> None:
+def install(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     entry["detail"] = tuner.install(job)
 
 
-def start(job: Job, server: ServerControl, entry: dict) -> None:
+def start(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     if job.state.get("start_begun") and server.adopt(job.spec["start"]):
         entry["detail"] = f"process {job.state['new']['pid']} runs already"
         return
     entry["detail"] = server.start(job.spec["start"], job.spec["env"])
 
 
-def ready(job: Job, server: ServerControl, entry: dict) -> None:
+def ready(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     server.follow()
     entry["detail"] = server.wait_ready(job.spec["start"], job.timeout("start_s"))
 
 
-def verify(job: Job, server: ServerControl, entry: dict) -> None:
+def verify(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     """It stays up, answers, and took the new tuning."""
     spec = job.spec
     server.follow()
@@ -209,7 +212,7 @@ def _tuned_words(job: Job, server: ServerControl) -> str:
     return words or "it is up; no line says yet that the new tuning is read (some engines say it at first use)"
 
 
-def measure_after(job: Job, server: ServerControl, entry: dict) -> None:
+def measure_after(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     """Wait for the load to come back, then the same window as before."""
     spec = job.spec
     before = job.state["before"].get("running", 0.0)
@@ -217,7 +220,7 @@ def measure_after(job: Job, server: ServerControl, entry: dict) -> None:
 
         def load_is_back() -> bool:
             now = web.metrics(spec["metrics_url"], spec["metric_names"])
-            return now.get("running", 0.0) >= before * LOAD_BACK_SHARE
+            return bool(now.get("running", 0.0) >= before * LOAD_BACK_SHARE)
 
         job.wait(load_is_back, job.timeout("settle_s"))
     job.state["after"] = measure(job, job.timeout("baseline_s"))
@@ -227,7 +230,7 @@ def measure_after(job: Job, server: ServerControl, entry: dict) -> None:
     entry["detail"] = _words(job.state["after"])
 
 
-STEPS: dict[str, Callable[[Job, ServerControl, dict], None]] = {
+STEPS: dict[str, Callable[[Job, ServerControl, dict[str, Any]], None]] = {
     "check": check,
     "baseline": baseline,
     "stop": stop,

@@ -11,6 +11,7 @@ import socket
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
 from . import procs
 
@@ -70,7 +71,7 @@ def write_json(path: Path, value: object) -> None:
         os.close(folder)
 
 
-def read_json(path: Path) -> dict:
+def read_json(path: Path) -> dict[str, Any]:
     """The object in a file. Raises OSError, ValueError."""
     value = json.loads(path.read_text())
     if not isinstance(value, dict):
@@ -78,7 +79,7 @@ def read_json(path: Path) -> dict:
     return value
 
 
-def append_line(path: Path, value: dict) -> None:
+def append_line(path: Path, value: dict[str, Any]) -> None:
     """Add one JSON line in one write, so that two writers do not mix."""
     fd = os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -109,7 +110,7 @@ class Lock:
         self._fd: int | None = None
         self._socket: socket.socket | None = None
 
-    def take(self, words: dict) -> None:
+    def take(self, words: dict[str, Any]) -> None:
         """Raises Busy with the owner's words."""
         fd = os.open(str(self.path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
@@ -187,6 +188,6 @@ class Output:
             print(f"output not kept: {error}", flush=True)  # noqa: T201 - goes to the job's runner.log
 
 
-def runner_alive(state: dict) -> bool:
+def runner_alive(state: dict[str, Any]) -> bool:
     """Whether the process that works on a job still runs."""
     return procs.alive(state.get("runner"))

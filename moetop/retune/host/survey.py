@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from . import control, files, gpu, procs, restore, store, web
 from .job import RUNNING
@@ -17,13 +18,13 @@ from .redact import redact_argv, redact_text
 _SITE = re.compile(r"(/\S*?/(?:site|dist)-packages)/")
 
 
-def look(request: dict) -> dict:
+def look(request: dict[str, Any]) -> dict[str, Any]:
     """The facts; `request` names the process, its port, files, tuner candidates and addresses."""
     pid = request.get("pid")
-    found: dict = {
+    found: dict[str, Any] = {
         "now": time.time(),
         "hostname": socket.gethostname(),
-        "user": restore._user(os.geteuid()),
+        "user": restore.user_name(os.geteuid()),
         "uid": os.geteuid(),
         "python": ".".join(map(str, sys.version_info[:3])),
         "server": _server(pid, request) if pid else None,
@@ -33,7 +34,9 @@ def look(request: dict) -> dict:
         "logind_kills": restore.logind_kills(),
         "systemd_run": shutil.which("systemd-run") is not None,
     }
-    found["not_movable"] = {one["path"]: why for one in found["files"] for why in [files.why_not_movable(one["path"])] if why}
+    found["not_movable"] = {
+        one["path"]: why for one in found["files"] for why in [files.why_not_movable(one["path"])] if why
+    }
     found["state"] = _state_folder()
     key = lock_key(request.get("port"), pid)
     found["lock_key"] = key
@@ -55,7 +58,7 @@ def lock_key(port: int | None, pid: int | None) -> str:
     return f"command {procs.argv(pid)} in {procs.link(pid, 'cwd')}" if pid else "none"
 
 
-def store_jobs() -> list[dict]:
+def store_jobs() -> list[dict[str, Any]]:
     """Every job of this user on this host, newest first, with `interrupted` where the runner is gone."""
     found = []
     for folder in sorted(store.jobs_dir().iterdir(), reverse=True):
@@ -71,7 +74,7 @@ def store_jobs() -> list[dict]:
     return found
 
 
-def _state_folder() -> dict:
+def _state_folder() -> dict[str, Any]:
     try:
         folder = store.jobs_dir()
         return {"path": str(folder), "free_mib": shutil.disk_usage(str(folder)).free >> 20, "error": None}
@@ -79,11 +82,11 @@ def _state_folder() -> dict:
         return {"path": str(error.filename), "free_mib": None, "error": error.strerror}
 
 
-def _target(path: str) -> dict:
+def _target(path: str) -> dict[str, Any]:
     return {"path": path, "exists": Path(path).exists(), "why_not": files.why_not_movable(path)}
 
 
-def _gpu(pid: int | None) -> dict:
+def _gpu(pid: int | None) -> dict[str, Any]:
     family = {one["pid"] for one in procs.tree(pid)} if pid and procs.identity(pid) else set()
     try:
         rows = gpu.processes()
@@ -96,7 +99,7 @@ def _gpu(pid: int | None) -> dict:
     return {"smi": rows is not None, "error": None, "processes": rows}
 
 
-def _server(pid: int, request: dict) -> dict:
+def _server(pid: int, request: dict[str, Any]) -> dict[str, Any]:
     """The process as it is now; its arguments redacted, of its environment only the names."""
     ident = procs.identity(pid)
     if ident is None:
@@ -109,7 +112,8 @@ def _server(pid: int, request: dict) -> dict:
         "pid": pid,
         "ident": ident,
         "started": procs.started_at(pid),
-        **{**facts, "argv": redact_argv(facts["argv"])},
+        **facts,
+        "argv": redact_argv(facts["argv"]),
         "manager": restore.manager(pid),
         "tree": [one["pid"] for one in procs.tree(pid)],
         "listens": (control.listening_pid(port) is not None) if port else None,
@@ -131,7 +135,7 @@ def site_packages(pid: int) -> str | None:
     return None
 
 
-def _package(folder: str | None, engine: str | None, started: float | None) -> dict | None:
+def _package(folder: str | None, engine: str | None, started: float | None) -> dict[str, Any] | None:
     """Version of the engine on disk now, and whether it was put there after the process started."""
     if not folder or not engine:
         return None
@@ -141,9 +145,9 @@ def _package(folder: str | None, engine: str | None, started: float | None) -> d
     return None
 
 
-def _tuner_places(request: dict, server: dict | None) -> list[str]:
+def _tuner_places(request: dict[str, Any], server: dict[str, Any] | None) -> list[str]:
     """Where the tuning script may be: named places, the server's folder and what is above its packages."""
-    bases = [os.path.expanduser(base) for base in request.get("tuner_bases", [])]
+    bases = [str(Path(base).expanduser()) for base in request.get("tuner_bases", [])]
     if server and server.get("alive"):
         cwd = server.get("cwd")
         script = next((part for part in server["argv"][1:3] if part.endswith(".py")), None)

@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from . import control, files, procs
 from .job import Job, StepFailed
@@ -14,7 +15,7 @@ from .logs import LogTail
 STOP_GRACE_S = 10.0
 
 
-def work_folder(job: Job, recovered: dict) -> Path:
+def work_folder(job: Job, recovered: dict[str, Any]) -> Path:
     """Where the tuner writes: in the job's folder, or one of the server's user when we are root for another."""
     if job.state.get("tune_folder"):
         return Path(job.state["tune_folder"])
@@ -30,7 +31,7 @@ def work_folder(job: Job, recovered: dict) -> Path:
     return folder
 
 
-def run(job: Job, recovered: dict) -> str:
+def run(job: Job, recovered: dict[str, Any]) -> str:
     """Run the tuner to its end. Raises StepFailed when it fails, or takes longer than `tune_s`; Cancelled."""
     tune = job.spec["tune"]
     folder = work_folder(job, recovered)

@@ -51,7 +51,12 @@ def totals(text: str, names: dict[str, list[str]]) -> dict[str, float]:
             sums[name] = sums.get(name, 0.0) + float(tail.split()[0])
         except (IndexError, ValueError):
             continue
-    return {key: sums[first] for key, given in names.items() for first in [next((n for n in given if n in sums), "")] if first}
+    return {
+        key: sums[first]
+        for key, given in names.items()
+        for first in [next((n for n in given if n in sums), "")]
+        if first
+    }
 
 
 def metrics(url: str | None, names: dict[str, list[str]]) -> dict[str, float]:

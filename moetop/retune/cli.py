@@ -1,0 +1,268 @@
+"""`moetop --retune`: plan, confirm, follow the job on the host, prove, exit code. The only writer to the terminal here."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TextIO
+
+from moetop.errors import ExitCode, LinkError, MoetopError
+from moetop.model import HostReport, ServerReport
+from moetop.retune import actions, proof, report
+from moetop.retune import job as jobs
+from moetop.retune.plan import find_server, make_plan, refused_plan
+from moetop.retune.types import (
+    NO_OVERRIDES,
+    JobLine,
+    JobRef,
+    JobState,
+    JobStatus,
+    OutputLine,
+    Overrides,
+    Plan,
+    Refusal,
+    StepState,
+)
+from moetop.transport.base import Transport
+
+if TYPE_CHECKING:
+    import argparse
+
+    from moetop.config import Config
+
+POLL_S = 1.0
+LINK_PATIENCE_S = 120.0
+"""How long a lost link is retried before moetop leaves the job to itself (exit code 8)."""
+SAMPLE_S = 1.0
+WINDOW_S = 10.0
+"""Seconds over which figures are taken for the proof."""
+SETTLE_S = 15.0
+"""Judged windows and log rates of the old server have left the report after this long."""
+
+Report = Callable[[], HostReport]
+
+
+@dataclass
+class Call:
+    """What was asked for, and the ends of the terminal. `report` gives the newest report of the host."""
+
+    transport: Transport
+    host: str
+    report: Report
+    server: str | None = None
+    dry_run: bool = False
+    yes: bool = False
+    attach: bool = False
+    readonly: bool = False
+    as_json: bool = False
+    format: str | None = None
+    overrides: Callable[[ServerReport], Overrides] = lambda server: NO_OVERRIDES
+    python: str = "python3"
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    err: TextIO = field(default_factory=lambda: sys.stderr)
+    input: TextIO = field(default_factory=lambda: sys.stdin)
+    window_s: float = WINDOW_S
+    settle_s: float = SETTLE_S
+
+    def say(self, text: str) -> None:
+        """Progress for people goes to standard error; results go to standard output."""
+        print(text, file=self.err, flush=True)
+
+
+def run_on(call: Call) -> ExitCode:
+    """Retune one server, or attach to the job that runs. Raises MoetopError where that is not possible."""
+    if call.attach:
+        return _attach(call)
+    found = find_server(call.report(), call.server)
+    if isinstance(found, Refusal):
+        return _show_refused(call, refused_plan(call.report(), call.server or "a server", found))
+    overrides = call.overrides(found)
+    plan = make_plan(call.report(), found, overrides)
+    if not plan.refused:
+        plan = jobs.prepare(call.transport, call.report(), found, overrides, python=call.python)
+    if plan.refused:
+        return _show_refused(call, plan)
+    if call.dry_run:
+        call.out.write(plan.to_json() if call.as_json else plan.to_text())
+        return ExitCode.OK
+    if call.readonly:
+        raise jobs.RetuneRefused("moetop was started with --readonly")
+    call.err.write(plan.to_text())
+    if not _confirmed(call, plan):
+        raise jobs.RetuneRefused("not confirmed, nothing touched")
+    before = _measure(call, found.name) if call.window_s > 0 else None
+    ref = jobs.start(call.transport, plan, confirmed=plan.confirm, python=call.python)
+    call.say(f"job {ref.job} is running on {call.host}; it goes on if this ends (--attach comes back to it)")
+    return _follow(call, ref, before)
+
+
+def _show_refused(call: Call, plan: Plan) -> ExitCode:
+    """The reasons on standard output, the first also as the one line of the error."""
+    if call.dry_run:
+        call.out.write(plan.to_json() if call.as_json else plan.to_text())
+        return ExitCode.REFUSED
+    actions.record(call.host, f"retune {plan.server}", f"refused: {plan.refusals[0].text}")
+    call.err.write(plan.to_text())
+    first = plan.refusals[0]
+    raise jobs.RetuneRefused(f"retune refused: {first.text}", first.advice or None)
+
+
+def _confirmed(call: Call, plan: Plan) -> bool:
+    """`--yes` stands for the answer: the host's name was typed on the command line already."""
+    if call.yes:
+        if plan.confirm is not None:
+            call.say(f"--yes given for {plan.host}: {plan.confirm_why}; they may drain before the server ends")
+        return True
+    if not call.input.isatty():
+        raise jobs.RetuneRefused("nobody to ask: standard input is no terminal", "give --yes, or look with --dry-run")
+    word = plan.confirm or "yes"
+    call.err.write(f"type {word} to go on: ")
+    call.err.flush()
+    return call.input.readline().strip() == word
+
+
+def _measure(call: Call, server: str) -> proof.Window:
+    """Figures of the server now, from one report a second over the window."""
+    call.say(f"measuring for {call.window_s:.0f} s ...")
+    reports = []
+    begun = time.monotonic()
+    while time.monotonic() - begun < call.window_s:
+        reports.append(call.report())
+        time.sleep(min(SAMPLE_S, call.window_s))
+    return proof.window(reports, server, round(time.monotonic() - begun, 1))
+
+
+class _Progress:
+    """Prints each change of a step once, and the lines of the job's output."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._shown: dict[str, StepState] = {}
+        self.asked = ""
+
+    def show(self, state: JobState) -> None:
+        for line in state.lines:
+            self._line(line)
+        for step in state.steps:
+            if step.state != StepState.PENDING and self._shown.get(step.id) != step.state:
+                self._shown[step.id] = step.state
+                self._call.say(report.step_line(step, state.now))
+        question = state.asks.question if state.asks else ""
+        if question and question != self.asked:
+            self._call.say(report.next_things(state)[0])
+        self.asked = question
+
+    def _line(self, line: OutputLine) -> None:
+        if line.source != "moetop":
+            self._call.say(f"  {line.source}: {line.text}")
+
+
+def _follow(call: Call, ref: JobRef, before: proof.Window | None) -> ExitCode:
+    """Watch a job to its end. A lost link is retried; then the job is left to itself."""
+    progress, offset = _Progress(call), 0
+    lost_since: float | None = None
+    while True:
+        try:
+            state = jobs.poll(call.transport, ref, offset, python=call.python)
+        except LinkError as error:
+            lost_since = lost_since or time.monotonic()
+            if time.monotonic() - lost_since > LINK_PATIENCE_S:
+                call.say(f"{error.sentence()}; the job goes on on the host: moetop --retune {call.host} --attach")
+                return ExitCode.RUNNING
+            call.say(f"link lost ({error}); the job goes on, trying again")
+            time.sleep(POLL_S * 3)
+            continue
+        lost_since, offset = None, state.offset
+        progress.show(state)
+        if state.over:
+            return _end(call, ref, state, before)
+        if state.asks is not None and call.input.isatty() and not call.yes:
+            _answer(call, ref, state)
+        time.sleep(POLL_S)
+
+
+def _answer(call: Call, ref: JobRef, state: JobState) -> None:
+    """Ask the person at the terminal, without holding up the job: its own time-out goes on."""
+    import select
+
+    if state.asks is None:
+        return
+    call.err.write(f"{' / '.join(state.asks.options)}? ")
+    call.err.flush()
+    ready, _, _ = select.select([call.input], [], [], max(1.0, state.asks.deadline - state.now - 1.0))
+    word = call.input.readline().strip() if ready else ""
+    if word in state.asks.options:
+        try:
+            jobs.answer(call.transport, ref, word, python=call.python)
+        except MoetopError as error:
+            call.say(error.sentence())
+
+
+def _end(call: Call, ref: JobRef, state: JobState, before: proof.Window | None) -> ExitCode:
+    """Say how it ended, prove it, keep the report beside the job."""
+    made = None
+    if state.status == JobStatus.RETUNED and before is not None:
+        time.sleep(call.settle_s)
+        made = proof.compare(before, _measure(call, state.server))
+    markdown, as_json = report.report_markdown(state, made), report.report_json(state, made)
+    try:
+        jobs.keep_report(call.transport, ref, {"report.md": markdown, "report.json": as_json}, python=call.python)
+    except MoetopError as error:
+        call.say(f"the report was not kept on the host: {error.sentence()}")
+    actions.record(call.host, f"retune {state.server}", f"{state.status}: {state.message}", ref.job)
+    if call.format == "md":
+        call.out.write(markdown)
+    elif call.as_json:
+        call.out.write(as_json)
+    else:
+        call.out.write(report.job_text(state))
+        if made is not None:
+            call.out.write(report.proof_text(made))
+    return jobs.exit_code(state)
+
+
+def _attach(call: Call) -> ExitCode:
+    """Follow the newest running job; one that was interrupted or ended down is finished or rolled back on request."""
+    found = _newest(jobs.list_jobs(call.transport, python=call.python), call.server)
+    if found is None:
+        raise jobs.RetuneRefused(f"no job on {call.host} to attach to")
+    ref = JobRef(job=found.job, host=call.host)
+    state = jobs.poll(call.transport, ref, 0, python=call.python)
+    if state.status not in (JobStatus.INTERRUPTED, JobStatus.DOWN) or call.readonly:
+        return _follow(call, ref, None)
+    call.err.write(report.job_text(state))
+    how = _choose(call, state)
+    if how is None:
+        return jobs.exit_code(state)
+    jobs.finish_or_rollback(call.transport, ref, how, python=call.python)
+    return _follow(call, ref, None)
+
+
+def _newest(listed: tuple[JobLine, ...], server: str | None) -> JobLine | None:
+    """What runs or is left open first, else the newest."""
+    mine = [one for one in listed if server is None or one.server == server]
+    unfinished = [one for one in mine if one.status in (JobStatus.RUNNING, JobStatus.INTERRUPTED)]
+    return (unfinished or mine or [None])[0]
+
+
+def _choose(call: Call, state: JobState) -> str | None:
+    """finish, rollback or nothing. `--yes` alone rolls back: that needs no judgement of how far it came."""
+    options = ("rollback",) if state.status == JobStatus.DOWN or state.mode == "rollback" else ("finish", "rollback")
+    if call.yes:
+        return "rollback"
+    if not call.input.isatty():
+        return None
+    call.err.write(f"{' / '.join(options)} (anything else leaves it)? ")
+    call.err.flush()
+    word = call.input.readline().strip()
+    return word if word in options else None
+
+
+def run(args: argparse.Namespace, config: Config) -> ExitCode:
+    """`moetop --retune HOST` from parsed arguments: watch the host, then `run_on`. Raises MoetopError."""
+    from moetop.retune.wiring import watching
+
+    with watching(args, config) as call:
+        return run_on(call)
