@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from moetop.config import Config, HostSpec, Overrides, merge
 from moetop.config import load_config as read_config_file
+from moetop.diagnose.host import RECORDING
 from moetop.engines.literals import scan_literals
 from moetop.errors import ExitCode
 from moetop.fleet import Fleet
@@ -91,15 +92,16 @@ def open_session(args: argparse.Namespace, config: Config) -> Session:
 
         speed = 0.0 if flat_out else args.speed or 1.0
         replays = open_recording(args.replay, speed=speed, from_s=args.from_s, to_s=args.to_s)
-        return _assemble(replays, window_s, live=False, flat_out=flat_out)
+        return _assemble(replays, window_s, live=False, flat_out=flat_out, source=RECORDING)
     if args.demo:
         from moetop.demo import transports
 
         return _assemble(transports(flat_out=flat_out), window_s, live=False, flat_out=flat_out, record=config.record)
-    return _live_session(config, window_s, once=flat_out and window_s == 0)
+    return live_session(config, window_s, once=flat_out and window_s == 0)
 
 
-def _live_session(config: Config, window_s: float, *, once: bool) -> Session:
+def live_session(config: Config, window_s: float, *, once: bool = False) -> Session:
+    """Every host of the configuration, or this machine where it names none."""
     hosts = config.hosts or (local_host(config),)
     options = {host.name: probe_options(config, host, once=once) for host in hosts}
     transports = [transport_for(config, host) for host in hosts]
@@ -165,6 +167,7 @@ def _assemble(
     *,
     live: bool,
     flat_out: bool = False,
+    source: str | None = None,
     record: str | None = None,
     per_host: dict[str, ProbeOptions] | None = None,
 ) -> Session:
@@ -172,6 +175,7 @@ def _assemble(
     watch = Watch(
         window_s,
         live=live,
+        source=source,
         keep_history=not flat_out,
         on_frame=recorder.write if recorder is not None else None,
     )

@@ -34,8 +34,8 @@ RECENT_EVENTS = 2000
 class _Host:
     """One host: evidence, link, history, and the report last made of them."""
 
-    def __init__(self, name: str, window_s: float) -> None:
-        self.evidence = HostEvidence(name, window_s)
+    def __init__(self, name: str, window_s: float, source: str | None) -> None:
+        self.evidence = HostEvidence(name, window_s, source=source)
         self.link = Link()
         self.histories: dict[int, GpuHistory] = {}
         self.server_histories: dict[str, ServerHistory] = {}
@@ -54,13 +54,15 @@ class _Host:
 
 class Watch:
     """Thread-safe state of a fleet. `live` hosts are judged at this machine's clock, so that a host
-    that stopped sending grows stale; a replay is judged at its own newest frame."""
+    that stopped sending grows stale; a replay is judged at its own newest frame. `source` overrides what
+    the frames say they were read from (a replay is a `recording`)."""
 
     def __init__(
         self,
         window_s: float,
         *,
         live: bool = True,
+        source: str | None = None,
         keep_history: bool = True,
         clock: Callable[[], float] = time.time,
         on_frame: Callable[[str, bytes], None] | None = None,
@@ -68,6 +70,7 @@ class Watch:
         self.window_s = window_s
         self.live = live
         self.generation = 0
+        self._source = source
         self._keep_history = keep_history
         self._clock = clock
         self._on_frame = on_frame
@@ -80,7 +83,7 @@ class Watch:
     def expect(self, host: str) -> None:
         """Name a host before anything is heard of it, so that it has a row at once."""
         with self._changed:
-            self._hosts.setdefault(host, _Host(host, self.window_s))
+            self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
             self._touch()
 
     def forget(self, host: str) -> None:
@@ -92,7 +95,7 @@ class Watch:
         if self._on_frame is not None:
             self._on_frame(host, raw)
         with self._changed:
-            entry = self._hosts.setdefault(host, _Host(host, self.window_s))
+            entry = self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
             entry.recent.extend(entry.evidence.apply(frame))
             self._note(entry, frame)
             entry.dirty = True
@@ -100,7 +103,7 @@ class Watch:
 
     def link(self, host: str, link: Link) -> None:
         with self._changed:
-            entry = self._hosts.setdefault(host, _Host(host, self.window_s))
+            entry = self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
             entry.link = link
             entry.evidence.apply_link(link)
             entry.dirty = True
