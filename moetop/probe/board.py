@@ -1,0 +1,166 @@
+"""A thread a GPU: one NVML call that never returns stops that GPU's row and no other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from .gpus import GpuReader
+from .nvml import Nvml
+from .processes import Namer
+
+Row = Dict[str, Any]
+Frame = Dict[str, Any]
+
+LATE_SHARE = 0.7
+"""A row that is not there after this share of the interval misses its frame."""
+STUCK_AFTER_S = 3.0
+"""A call that runs longer is called stuck; NVML answers in milliseconds, a wedged GPU never."""
+FIRST_PATIENCE_S = 5.0
+
+
+class _Worker(threading.Thread):
+    """Reads one GPU whenever asked; everything it leaves behind is guarded by the board's lock."""
+
+    def __init__(self, reader: GpuReader, changed: threading.Condition) -> None:
+        super().__init__(name="gpu-%d" % reader.index, daemon=True)
+        self.reader = reader
+        self.changed = changed
+        self.interval_s = 1.0
+        self.asked = 0
+        self.done = 0
+        self.busy_since: Optional[float] = None
+        self.row: Row = {}
+        self.info: Optional[Row] = None
+        self.pids: Optional[List[int]] = None
+        self.error: Optional[str] = None  # last one said in a status
+
+    def run(self) -> None:
+        while True:
+            with self.changed:
+                while self.asked == self.done:
+                    self.busy_since = None
+                    self.changed.wait()
+                self.busy_since = time.monotonic()
+                asked, interval_s, first = self.asked, self.interval_s, self.done == 0
+            if first:
+                self.reader.open()
+                with self.changed:
+                    self.info = dict(self.reader.info)
+                    self.changed.notify_all()
+            row = self.reader.sample(interval_s)
+            with self.changed:
+                self.row, self.info, self.pids = row, dict(self.reader.info), self.reader.pids
+                self.done = asked
+                self.busy_since = None
+                self.changed.notify_all()
+            if first:
+                self.reader.warm_up(interval_s)
+
+
+class GpuBoard:
+    """All GPUs of the host, sampled in step."""
+
+    def __init__(self, nvml: Nvml, count: int) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        namer = Namer()
+        self._workers = [_Worker(GpuReader(nvml, index, namer), self._changed) for index in range(count)]
+        self._asked = 0
+        self._sampled = False
+        for worker in self._workers:
+            worker.start()
+
+    def infos(self, patience_s: float = FIRST_PATIENCE_S) -> List[Row]:
+        """Constants of every GPU; one that does not answer in time is there with error `stuck`."""
+        with self._changed:
+            if self._asked == 0:
+                self._ask(1.0)
+            self._wait(lambda: all(worker.info is not None for worker in self._workers), patience_s)
+            return [worker.info or {"index": worker.reader.index, "error": "stuck"} for worker in self._workers]
+
+    def sample(self, interval_s: float, patience_s: Optional[float] = None) -> List[Row]:
+        """A row a GPU. A GPU that is late misses this frame, a stuck one has a row that says so."""
+        with self._changed:
+            if self._asked and not self._sampled:
+                self._sampled = True  # the constants' round has read a first sample too
+            else:
+                self._ask(interval_s)
+            limit = patience_s if patience_s is not None else LATE_SHARE * interval_s
+            self._wait(lambda: all(self._settled(worker) for worker in self._workers), limit)
+            rows: List[Row] = []
+            for worker in self._workers:
+                if worker.done == self._asked:
+                    rows.append(worker.row)
+                elif self._is_stuck(worker):
+                    rows.append({"index": worker.reader.index, "error": "stuck"})
+            return rows
+
+    def _ask(self, interval_s: float) -> None:
+        self._asked += 1
+        for worker in self._workers:
+            worker.asked, worker.interval_s = self._asked, interval_s
+        self._changed.notify_all()
+
+    def _wait(self, ready: "Callable[[], bool]", patience_s: float) -> None:
+        end = time.monotonic() + patience_s
+        while not ready():
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            self._changed.wait(left)
+
+    def _settled(self, worker: _Worker) -> bool:
+        return worker.done == self._asked or self._is_stuck(worker)
+
+    @staticmethod
+    def _is_stuck(worker: _Worker) -> bool:
+        return worker.busy_since is not None and time.monotonic() - worker.busy_since > STUCK_AFTER_S
+
+    def pids(self) -> Dict[int, List[int]]:
+        """GPU index -> process ids, as NVML lists them; GPUs without a list are left out."""
+        with self._changed:
+            return {worker.reader.index: list(worker.pids) for worker in self._workers if worker.pids is not None}
+
+    def handles(self) -> Dict[int, Any]:
+        """GPU index -> NVML handle of those that have one."""
+        with self._changed:
+            return {w.reader.index: w.reader.handle for w in self._workers if w.reader.handle is not None}
+
+    def changes(self, rows: List[Row]) -> List[Frame]:
+        """Status frames for GPUs whose error came or went with these rows."""
+        frames: List[Frame] = []
+        for row in rows:
+            worker = self._workers[row["index"]]
+            error = row.get("error")
+            if error != worker.error:
+                frames.append(_status(worker, error))
+                worker.error = error
+        return frames
+
+
+_WORDS = {
+    "gpu_lost": ("gpu_lost", "cannot be read any more: lost, or fallen off the bus; usually only a reboot helps"),
+    "stuck": ("stuck_gpu", "does not answer NVML calls; the other GPUs are still watched"),
+    "reset_required": ("gpu_lost", "requires a reset; its memory stays taken until then"),
+    "no_permission": ("not_permitted", "may not be read by this user"),
+}
+
+
+def _status(worker: _Worker, error: Optional[str]) -> Frame:
+    index = worker.reader.index
+    pci = (worker.info or {}).get("pci_bus_id")
+    if error is None:
+        code = _WORDS.get(worker.error or "", ("stuck_gpu", ""))[0]
+        level, words = "info", "answers again"
+    else:
+        code, words = _WORDS.get(error, ("gpu_lost", "cannot be read: %s" % error.replace("_", " ")))
+        level = "error"
+    return {
+        "type": "status",
+        "t": time.time(),
+        "code": code,
+        "level": level,
+        "message": "GPU %d%s %s" % (index, " (%s)" % pci if pci else "", words),
+        "detail": {"index": index, "pci_bus_id": pci, "error": error},
+    }

@@ -1,0 +1,99 @@
+"""The host beside its GPUs: processor, memory, load, who we are. Reads /proc; starts nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Dict, Optional, Tuple
+
+INIT_PID_NAMESPACE = "pid:[4026531836]"  # include/linux/proc_ns.h PROC_PID_INIT_INO
+Value = Optional[float]
+
+
+def read_text(path: str, limit: int = 1 << 16) -> Optional[str]:
+    """A small file's text, or None where it is not there or not to be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read(limit)
+    except OSError:
+        return None
+
+
+def memory_mib() -> Tuple[Value, Value]:
+    """(total, used) of the host: used is total without what is available to new programs."""
+    text = read_text("/proc/meminfo")
+    found: Dict[str, float] = {}
+    for line in (text or "").splitlines():
+        name, _, rest = line.partition(":")
+        if name in ("MemTotal", "MemAvailable"):
+            try:
+                found[name] = int(rest.split()[0]) / 1024.0
+            except (ValueError, IndexError):
+                continue
+    total, available = found.get("MemTotal"), found.get("MemAvailable")
+    used = round(total - available, 1) if total is not None and available is not None else None
+    return (round(total, 1) if total is not None else None), used
+
+
+class LoadReader:
+    """Processor use since the last call, load and memory."""
+
+    def __init__(self) -> None:
+        self._last = self._ticks()
+
+    @staticmethod
+    def _ticks() -> "Optional[Tuple[int, int]]":
+        text = read_text("/proc/stat", 4096)
+        if not text or not text.startswith("cpu "):
+            return None
+        try:
+            numbers = [int(word) for word in text.splitlines()[0].split()[1:9]]
+        except ValueError:
+            return None
+        idle = sum(numbers[3:5])  # idle and waiting for input or output
+        return sum(numbers), idle
+
+    def read(self) -> Dict[str, Value]:
+        """HostLoad keys; what cannot be read is left out."""
+        out: Dict[str, Value] = {}
+        ticks = self._ticks()
+        if ticks is not None and self._last is not None:
+            total, idle = ticks[0] - self._last[0], ticks[1] - self._last[1]
+            if total > 0:
+                out["cpu_pct"] = round(min(100.0, max(0.0, 100.0 * (total - idle) / total)), 1)
+        self._last = ticks
+        try:
+            out["load1"] = round(os.getloadavg()[0], 2)
+        except OSError:
+            pass
+        total_mib, used_mib = memory_mib()
+        if total_mib is not None:
+            out["memory_total_mib"] = total_mib
+        if used_mib is not None:
+            out["memory_used_mib"] = used_mib
+        return out
+
+
+def user_name() -> str:
+    """Our own user, from the environment first: a directory service may not answer."""
+    return os.environ.get("USER") or os.environ.get("LOGNAME") or "uid %d" % os.getuid()
+
+
+def host_facts() -> Dict[str, object]:
+    """The host's part of a hello frame."""
+    total, _ = memory_mib()
+    return {
+        "user": user_name(),
+        "python": platform.python_version(),
+        "hostname": platform.node() or None,
+        "cpus": os.cpu_count(),
+        "memory_total_mib": total,
+    }
+
+
+def in_foreign_pid_namespace() -> bool:
+    """Whether our process ids are not the host's (inside a container): NVML's then name others."""
+    try:
+        return os.readlink("/proc/self/ns/pid") != INIT_PID_NAMESPACE
+    except OSError:
+        return False

@@ -1,0 +1,187 @@
+"""Turns the lines of a running `nvidia-smi --query-gpu` loop into frames; pure, runs nothing.
+
+Used on the host by the fallback and by the client where the host has no usable Python.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from .smi import QueryReader, Row, Trouble, find_troubles, refused_field
+
+Frame = Dict[str, Any]
+
+FIELDS = (
+    "index", "uuid", "pci.bus_id", "name", "driver_version", "compute_cap", "memory.total", "memory.used",
+    "utilization.gpu", "utilization.memory", "power.draw", "enforced.power.limit", "power.default_limit",
+    "temperature.gpu", "temperature.memory", "clocks.sm", "clocks.mem", "clocks.max.sm",
+    "clocks_throttle_reasons.active", "pcie.link.gen.current", "pcie.link.gen.max", "pcie.link.width.current",
+    "pcie.link.width.max", "mig.mode.current", "ecc.errors.corrected.volatile.total",
+    "ecc.errors.uncorrected.volatile.total",
+)  # fmt: skip
+INFO_KEYS = (
+    "index", "uuid", "pci_bus_id", "name", "compute_capability", "memory_total_mib", "power_limit_default_w",
+    "sm_clock_max_mhz", "mig", "pcie_gen_max", "pcie_width_max",
+)  # fmt: skip
+SAMPLE_KEYS = (
+    "index", "util_gpu_pct", "util_mem_pct", "power_w", "power_limit_w", "temp_c", "memory_temp_c", "memory_used_mib",
+    "sm_clock_mhz", "mem_clock_mhz", "clock_event_reasons", "pcie_gen", "pcie_width", "ecc_corrected",
+    "ecc_uncorrected",
+)  # fmt: skip
+# Their absence is the rule on many parts and worth no word.
+_OPTIONAL = ("memory_temp_c", "pcie_gen", "pcie_width", "ecc_corrected", "ecc_uncorrected")
+MAX_TEXT = 20
+"""Lines of foreign text kept to find an error sentence in."""
+
+# Without Python: nvidia-smi in a loop, tied to standard input. Each line that comes in pushes the end away
+# for 30 s; end of input, or silence, ends it. No file, no function of a newer shell; one process at a time.
+# $1 is the interval in milliseconds, $2 the fields.
+SHELL_LOOP = (
+    'PATH="$PATH:/usr/bin:/usr/lib/wsl/lib:/opt/bin:/usr/local/nvidia/bin:/run/current-system/sw/bin"; export PATH; '
+    "LC_ALL=C; export LC_ALL; "
+    "echo MOETOP-SMI; "
+    'command -v nvidia-smi >/dev/null 2>&1 || { echo "nvidia-smi: command not found"; exit 127; }; '
+    'nice -n 10 nvidia-smi "--query-gpu=$2" --format=csv,nounits -lms "$1" 2>&1 </dev/null & p=$!; '
+    "( n=0; trap 'n=0' USR1; exec >/dev/null 2>&1 </dev/null; "
+    "while [ $n -lt 30 ] && kill -0 $$; do sleep 1; n=$((n+1)); done; kill -9 $p $$ ) & w=$!; "
+    "exec >/dev/null 2>&1; "
+    "while read -r line; do case $line in *quit*) break;; esac; kill -USR1 $w; done; kill -9 $p $w; exit 0"
+)
+
+
+def shell_loop_argv(interval_s: float, fields: "Optional[List[str]]" = None) -> List[str]:
+    """Arguments of the loop that needs only `sh` and `nvidia-smi`. Its first line is `MOETOP-SMI`."""
+    milliseconds = max(100, int(interval_s * 1000))
+    return ["sh", "-c", SHELL_LOOP, "moetop", str(milliseconds), ",".join(fields or list(FIELDS))]
+
+
+def query_argv(interval_s: float, fields: "List[str]", program: str = "nvidia-smi") -> List[str]:
+    """Arguments of nvidia-smi in its own loop."""
+    milliseconds = max(100, int(interval_s * 1000))
+    return [program, "--query-gpu=" + ",".join(fields), "--format=csv,nounits", "-lms", str(milliseconds)]
+
+
+class SmiEvent(NamedTuple):
+    """What a line completed: a whole sample of all GPUs, or a condition in words."""
+
+    rows: List[Row]
+    troubles: List[Trouble]
+    refused: Optional[str] = None
+
+
+class SmiStream:
+    """Groups rows into samples: one is whole when all GPUs seen so far have a row, or one repeats."""
+
+    def __init__(self) -> None:
+        self._reader = QueryReader()
+        self._pending: Dict[int, Row] = {}
+        self._known: Dict[int, Row] = {}
+        self._text: List[str] = []
+        self._said: List[Trouble] = []
+
+    def feed(self, line: str) -> Optional[SmiEvent]:
+        """Take a line; the event it completes, if any."""
+        row = self._reader.feed(line)
+        if row is None:
+            return self._foreign(line)
+        index = row.get("index")
+        if not isinstance(index, int):
+            return None
+        whole = self.flush() if index in self._pending else None
+        self._pending[index] = row
+        if whole is None and self._known and set(self._pending) >= set(self._known):
+            whole = self.flush()
+        return whole
+
+    def flush(self) -> Optional[SmiEvent]:
+        """The sample so far; called when the output falls quiet."""
+        if not self._pending:
+            return None
+        rows = [self._pending[index] for index in sorted(self._pending)]
+        self._known.update(self._pending)
+        self._pending = {}
+        return SmiEvent(rows, [])
+
+    def _foreign(self, line: str) -> Optional[SmiEvent]:
+        text = line.strip()
+        if not text or "MOETOP-" in text:
+            return None
+        self._text = (self._text + [text[:500]])[-MAX_TEXT:]
+        refused = refused_field(text)
+        troubles = [trouble for trouble in find_troubles("\n".join(self._text)) if trouble not in self._said]
+        self._said = (self._said + troubles)[-MAX_TEXT:]
+        return SmiEvent([], troubles, refused) if troubles or refused else None
+
+    @property
+    def last_words(self) -> str:
+        """The last line that was no row: what a failed nvidia-smi said."""
+        words = [line for line in self._text if not re.fullmatch(r"[-+=| ]*", line)]
+        return words[-1] if words else ""
+
+
+def info_of(row: Row, unified_total_mib: Optional[float] = None) -> Frame:
+    """GpuInfo keys of a row."""
+    info = {key: row[key] for key in INFO_KEYS if row.get(key) is not None}
+    info["gpm"] = False
+    absent = {key: why for key, why in row.get("absent", {}).items() if key in INFO_KEYS}
+    if absent.get("memory_total_mib") == "not_supported" and unified_total_mib is not None and not row.get("mig"):
+        del absent["memory_total_mib"]
+        info["memory_total_mib"] = unified_total_mib
+        info["unified_memory"] = True
+    absent["gpm"] = "nvidia-smi"
+    info["absent"] = absent
+    return info
+
+
+def sample_of(row: Row, unified_used_mib: Optional[float] = None) -> Frame:
+    """GpuSample keys of a row; a lost GPU is its index and the error."""
+    if row.get("error") == "gpu_lost":
+        return {"index": row["index"], "error": "gpu_lost"}
+    sample: Frame = {key: row[key] for key in SAMPLE_KEYS if row.get(key) is not None}
+    absent = {k: why for k, why in row.get("absent", {}).items() if k in SAMPLE_KEYS and k not in _OPTIONAL}
+    if absent.get("memory_used_mib") == "not_supported" and unified_used_mib is not None and not row.get("mig"):
+        del absent["memory_used_mib"]
+        sample["memory_used_mib"] = unified_used_mib
+    if row.get("mig"):
+        absent.update({key: "mig" for key in ("util_gpu_pct", "util_mem_pct") if key in absent})
+    absent["gpm"] = "nvidia-smi"
+    sample["gpm"] = None
+    sample["absent"] = absent
+    sample["processes_why"] = "nvidia-smi is the source: processes are not listed"
+    if row.get("error"):
+        sample["error"] = row["error"]
+    return sample
+
+
+def frames_of(event: SmiEvent, t: float, hello: bool) -> List[Frame]:
+    """Frames of an event for a client that reads the shell loop itself. `hello` asks for one before the rows."""
+    frames: List[Frame] = []
+    for trouble in event.troubles:
+        frames.append(
+            {
+                "type": "status",
+                "t": t,
+                "code": trouble.code,
+                "level": "error",
+                "fatal": trouble.code != "gpu_lost",
+                "message": trouble.message,
+                "detail": trouble.detail,
+            }
+        )
+    if event.rows:
+        if hello:
+            drivers = [row["driver"] for row in event.rows if row.get("driver")]
+            frames.append(
+                {
+                    "type": "hello",
+                    "schema": 1,
+                    "t": t,
+                    "source": "nvidia-smi",
+                    "driver": drivers[0] if drivers else None,
+                    "gpus": [info_of(row) for row in event.rows],
+                    "notes": ["nvidia-smi is the source: no tensor and DRAM activity, no processes, no servers"],
+                }
+            )
+        frames.append({"type": "gpus", "t": t, "gpus": [sample_of(row) for row in event.rows]})
+    return frames

@@ -1,0 +1,167 @@
+"""Where GPU figures come from: NVML, else nvidia-smi, else nowhere, each behind the same few calls."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .board import GpuBoard
+from .hostinfo import memory_mib
+from .nvml import Failure, Nvml, lost_pci_addresses
+from .smi_live import SmiLoop, find_nvidia_smi
+from .smi_stream import info_of, sample_of
+
+Frame = Dict[str, Any]
+Say = Callable[[str, str, bool, Dict[str, Any]], None]
+
+START_PATIENCE_S = 20.0
+"""nvmlInit takes seconds without persistence mode, for ever on a wedged driver."""
+TELL_AFTER_S = 2.0
+FINAL = ("driver_mismatch", "no_driver", "not_permitted", "gpu_lost")
+"""nvidia-smi uses the same library: where NVML fails so, it fails too."""
+
+
+class Source:
+    """No GPU figures at all; the base of those that have some."""
+
+    name: Optional[str] = None
+
+    def hello(self) -> Frame:
+        """driver, nvml_version, gpus, notes."""
+        return {"driver": None, "gpus": [], "notes": []}
+
+    def sample(self, interval_s: float, patience_s: Optional[float] = None) -> Tuple[List[Frame], List[Frame]]:
+        """(rows, status frames) of now."""
+        return [], []
+
+    def pids(self) -> Dict[int, List[int]]:
+        return {}
+
+    def hello_again(self) -> bool:
+        """Whether the constants changed since the last hello."""
+        return False
+
+    def stop(self) -> None:
+        return None
+
+
+class NvmlSource(Source):
+    """NVML answers."""
+
+    name = "nvml"
+
+    def __init__(self, nvml: Nvml, count: int) -> None:
+        self.nvml = nvml
+        self.board = GpuBoard(nvml, count)
+        self._said: List[Frame] = []
+
+    def hello(self) -> Frame:
+        infos = self.board.infos()
+        self._said = infos
+        driver, _ = self.nvml.text("nvmlSystemGetDriverVersion")
+        version, _ = self.nvml.text("nvmlSystemGetNVMLVersion")
+        known = [str(info["pci_bus_id"]) for info in infos if info.get("pci_bus_id")]
+        notes = []
+        if len(known) == len(infos):
+            notes = [
+                "the driver lists GPU %s, NVML does not show it" % address for address in lost_pci_addresses(known)
+            ]
+        if any(info.get("mig") for info in infos):
+            notes.append("MIG is on: NVML gives no utilization and no tensor activity for a divided GPU")
+        return {"driver": driver, "nvml_version": version, "gpus": infos, "notes": notes}
+
+    def hello_again(self) -> bool:
+        return self.board.infos(0.0) != self._said
+
+    def sample(self, interval_s: float, patience_s: Optional[float] = None) -> Tuple[List[Frame], List[Frame]]:
+        rows = self.board.sample(interval_s, patience_s)
+        return rows, self.board.changes(rows)
+
+    def pids(self) -> Dict[int, List[int]]:
+        return self.board.pids()
+
+
+class SmiSource(Source):
+    """nvidia-smi in a loop."""
+
+    name = "nvidia-smi"
+
+    def __init__(self, program: str, interval_s: float, say: Say, patience_s: Optional[float]) -> None:
+        self._loop = SmiLoop(program, interval_s, say, **({"patience_s": patience_s} if patience_s else {}))
+        self._rows: List[Frame] = []
+        self._greeted: List[int] = []
+        self._loop.start()
+
+    def hello(self) -> Frame:
+        rows = self._rows
+        self._greeted = [row["index"] for row in rows]
+        total, _ = memory_mib()
+        drivers = [row["driver"] for row in rows if row.get("driver")]
+        return {
+            "driver": drivers[0] if drivers else None,
+            "gpus": [info_of(row, total) for row in rows],
+            "notes": ["nvidia-smi is the source: no tensor and DRAM activity, no GPU processes"],
+        }
+
+    def hello_again(self) -> bool:
+        return bool(self._rows) and [row["index"] for row in self._rows] != self._greeted
+
+    def sample(self, interval_s: float, patience_s: Optional[float] = None) -> Tuple[List[Frame], List[Frame]]:
+        self._loop.interval_s = interval_s
+        if patience_s is not None:
+            self._loop.first.wait(patience_s)
+        rows = self._loop.take()
+        if rows is None:
+            return [], []
+        self._rows = rows
+        _, used = memory_mib()
+        return [sample_of(row, used) for row in rows], []
+
+    def stop(self) -> None:
+        self._loop.stop()
+
+
+def open_source(interval_s: float, say: Say, patience_s: Optional[float] = None) -> Source:
+    """The best source of this host; conditions are told through `say` (code, message, fatal, detail)."""
+    nvml = Nvml()
+    failure, answered = _start_nvml(nvml, say)
+    if not answered:
+        say("no_nvml", "NVML did not start within %d s: the driver does not answer" % START_PATIENCE_S, True, {})
+        return Source()
+    if failure is None:
+        count, reason = nvml.call("nvmlDeviceGetCount")
+        if reason is None and count:
+            return NvmlSource(nvml, count)
+        if reason is None:
+            say("no_gpu", "the NVIDIA driver is there but shows no GPU", True, {})
+            return Source()
+        failure = Failure("no_nvml", "NVML does not count its GPUs: %s" % reason.replace("_", " "), {"reason": reason})
+    if failure.code in FINAL:
+        say(failure.code, failure.message, True, dict(failure.detail))
+        return Source()
+    program = find_nvidia_smi()
+    if program is None:
+        code = "no_nvml" if failure.detail.get("kernel") else "no_driver"
+        say(code, "%s, and no nvidia-smi was found" % failure.message, True, dict(failure.detail))
+        return Source()
+    say(
+        "fallback_smi",
+        "%s; reading nvidia-smi instead, with less detail" % failure.message,
+        False,
+        dict(failure.detail),
+    )
+    return SmiSource(program, interval_s, say, patience_s)
+
+
+def _start_nvml(nvml: Nvml, say: Say) -> "Tuple[Optional[Failure], bool]":
+    """(failure, True), or (None, False) where NVML does not come back. It runs apart since it can hang."""
+    result: "List[Optional[Failure]]" = []
+    helper = threading.Thread(target=lambda: result.append(nvml.start()), name="nvml-init", daemon=True)
+    helper.start()
+    end = time.monotonic() + START_PATIENCE_S
+    helper.join(TELL_AFTER_S)
+    if helper.is_alive():
+        say("stuck_gpu", "NVML is slow to start (persistence mode off?)", False, {})
+        helper.join(max(0.0, end - time.monotonic()))
+    return (result[0], True) if result else (None, False)

@@ -1,0 +1,99 @@
+"""What is sent to a host to make it run the probe: the loader's text and the packed program. Opens nothing."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import importlib.util
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+PACKAGE = "moetop_probe"
+BINDING = "pynvml"
+READY = b"MOETOP-READY "
+"""The loader's first words, then the version. A banner without a newline may stand before it on the line."""
+OLD = b"MOETOP-OLD "
+"""Said instead where Python is older than 3.8; the loader then ends with code 3."""
+OLD_EXIT = 3
+
+# Parses on Python 2.7 and every 3. No single quote, exclamation mark or newline in the final text, so that
+# every login shell (csh too) passes it on. `json` and the like must not come from the current directory.
+_LOADER_BODY = r"""
+import sys
+w = sys.stdout
+v = tuple(sys.version_info)[:2]
+if v < (3, 8):
+    w.write("MOETOP-OLD %d.%d\n" % v)
+    w.flush()
+    sys.exit(3)
+sys.path[:] = [p for p in sys.path if p not in ("", ".")]
+import json, zlib, importlib.abc, importlib.util
+w.write("MOETOP-READY %d.%d\n" % v)
+w.flush()
+b = sys.stdin.buffer
+n = int(b.readline(32) or 0)
+d = b.read(n)
+if n == 0 or len(d) < n:
+    sys.exit(0)
+d = json.loads(zlib.decompress(d).decode("utf-8"))
+m = d["modules"]
+class F(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path=None, target=None):
+        if name in m:
+            return importlib.util.spec_from_loader(name, self, is_package=name == "moetop_probe")
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        n = module.__name__
+        exec(compile(m.pop(n), "<" + n + ">", "exec", dont_inherit=True), module.__dict__)
+sys.meta_path.insert(0, F())
+importlib.import_module("moetop_probe.main").run(d["options"])
+"""
+
+
+def _one_line(body: str) -> str:
+    text = json.dumps(body.strip() + "\n")
+    if "'" in text or "!" in text or "\n" in text:
+        raise ValueError("the loader must pass through every shell")
+    return f"exec({text})"
+
+
+LOADER = _one_line(_LOADER_BODY)
+
+
+def loader_argv(python: str = "python3") -> list[str]:
+    """Arguments that start the loader."""
+    return [python, "-u", "-c", LOADER]
+
+
+@functools.lru_cache(maxsize=2)
+def _modules(with_binding: bool) -> str:
+    """JSON of `{module: source}`: the probe's files and, for hosts that lack it, the installed binding."""
+    sources: dict[str, str] = {}
+    for entry in importlib.resources.files("moetop.probe").iterdir():
+        if entry.name.endswith(".py"):
+            stem = entry.name[:-3]
+            sources[PACKAGE if stem == "__init__" else f"{PACKAGE}.{stem}"] = entry.read_text(encoding="utf-8")
+    if with_binding:
+        # found, not imported: importing it takes 40 ms and this process never calls NVML
+        spec = importlib.util.find_spec(BINDING)
+        if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
+            sources[BINDING] = Path(spec.origin).read_text(encoding="utf-8")
+    return json.dumps(sources)
+
+
+@functools.lru_cache(maxsize=32)
+def _pack(options: str, with_binding: bool) -> bytes:
+    program = f'{{"modules": {_modules(with_binding)}, "options": {options}}}'
+    packed = zlib.compress(program.encode("utf-8"), 6)
+    return b"%d\n" % len(packed) + packed
+
+
+def build_payload(options: Mapping[str, object], *, with_binding: bool = True) -> bytes:
+    """What is written to the loader's standard input once it is ready: a length line and the program.
+
+    `with_binding` is False for this machine itself, where the installed pynvml is imported.
+    """
+    return _pack(json.dumps(dict(options), sort_keys=True), with_binding)
