@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moetop.cli import main
 from moetop.config import Config, Overrides, default_path, load_config, merge, read_config
 from moetop.config.schema import Document
 from moetop.errors import ExitCode, UsageError
@@ -295,3 +296,24 @@ def test_hosts_on_the_command_line_are_checked_too() -> None:
     with pytest.raises(UsageError, match="is not a path on the host"):
         merge(Config(), Overrides(hosts=("a",), log_path="x.log"))
     assert [host.name for host in merge(Config(), Overrides(hosts=("n[1-3]",))).hosts] == ["n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "argv", "words"),
+    [
+        (None, ["--config", "{file}"], "configuration {file} does not exist; see config.example.yaml"),
+        ("hosts: [a, a]\n", ["--config", "{file}"], "{file}:1: hosts[1]: the host 'a' stands twice (also in line 1)"),
+        ("", ["--config", "{file}", "--host=-oProxyCommand=x"], "a host name cannot begin with '-'"),
+        ("hosts: [a]\n", ["--config", "{file}", "--host=a:b"], "'b' is not a port"),
+    ],
+)
+def test_a_fault_is_one_line_on_standard_error_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, argv: list[str], words: str
+) -> None:
+    file = tmp_path / "fleet.yaml"
+    if text is not None:
+        file.write_text(text)
+    assert main([*(word.format(file=file) for word in argv), "--snapshot", "-"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("moetop: ") and said.err.count("\n") == 1
+    assert words.format(file=file) in said.err
