@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from moetop.diagnose.findings_crash import find_crash
-from moetop.diagnose.findings_gpu import find_comms, find_limits, find_spinning, find_stragglers
+from moetop.diagnose.findings_gpu import find_comms, find_spinning, find_stragglers
 from moetop.diagnose.findings_host import find_host
+from moetop.diagnose.findings_limits import find_limits
 from moetop.diagnose.findings_load import find_launch_bound, find_log_hang, find_overload, find_slow_path
 from moetop.diagnose.findings_tuning import find_open_starvation, find_tuning
 from moetop.diagnose.headline import sort_findings

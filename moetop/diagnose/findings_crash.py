@@ -67,7 +67,7 @@ def _crash(view: HostView, server: ServerReport) -> Finding:
             )
         else:
             summary = f"{server.name} failed to start: {_words_of(cause)}; the root cause stands earlier in the log"
-    echoes = [e for e in view.run(server) if e.kind in ECHO_KINDS and e is not cause]
+    echoes = [e for e in view.run(server) if e.kind in ECHO_KINDS and (cause is None or e.line != cause.line)]
     evidence.extend(f"{words.LOG}then {e.kind}: {_words_of(e)}" for e in echoes[:3])
     evidence.extend(f"{words.LOG}kernel record: {e.line}" for e in crash_xids(view)[:2])
     if server.pid is not None and not server.gone:

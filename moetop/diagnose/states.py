@@ -329,21 +329,24 @@ def evidence_of(info: GpuInfo, figures: Figures, decision: Decision, context: Gp
         for name, text, unit in _FIGURE_WORDS
         if (value := getattr(figures, name)) is not None
     ]
+    if figures.power_pct is None and figures.power_w is not None:
+        seen.append(f"{words.number(figures.power_w)} W (power limit not known)")
     over = f" (median of {words.plural(figures.n, 'sample')})" if figures.n > 1 else " (one sample)"
     lines = [words.SEEN + (", ".join(seen) or "no figure could be read") + over]
     chain = MEASURED if decision.confidence is Confidence.MEASURED else INFERRED
     ruled: list[str] = []
     for state, tests in chain:
         if state is decision.state:
-            if tests:
-                cuts = ", ".join(f"{_NAMES[t.figure]} {t.op} {words.number(t.cut)}" for t in tests)
+            told = [t for t in tests if getattr(figures, t.figure) is not None]
+            if told:
+                cuts = ", ".join(f"{_NAMES[t.figure]} {t.op} {words.number(t.cut)}" for t in told)
                 lines.append(f"{words.COMPARED}{state}: {cuts} ({STATE_WORDS[state]})")
             break
         failed = next((t for t in tests if _holds((t,), figures) is False), None)
         if failed is not None:
             value = words.number(getattr(figures, failed.figure))
             ruled.append(f"{state} ({_NAMES[failed.figure]} {value}, not {failed.op} {words.number(failed.cut)})")
-    if ruled and decision.state is not GpuState.UNKNOWN:
+    if ruled:
         lines.append(words.RULED_OUT + "; ".join(ruled))
     lines.extend(_not_known(info, figures, decision))
     return tuple(lines)

@@ -74,8 +74,8 @@ def median(column: Iterable[float | None]) -> float | None:
     values.sort()
     middle = len(values) // 2
     if len(values) % 2:
-        return float(values[middle])
-    return values[middle - 1] / 2 + values[middle] / 2
+        return round(float(values[middle]), 3)
+    return round(values[middle - 1] / 2 + values[middle] / 2, 3)
 
 
 def share(part: float | None, whole: float | None) -> float | None:
@@ -83,7 +83,7 @@ def share(part: float | None, whole: float | None) -> float | None:
     if part is None or whole is None or whole <= 0:
         return None
     ratio = part / whole * 100
-    return ratio if math.isfinite(ratio) else None
+    return round(ratio, 2) if math.isfinite(ratio) else None
 
 
 def greatest(*values: float | None) -> float | None:

@@ -58,5 +58,10 @@ def gpus(indices: Iterable[int]) -> str:
     return f"GPUs {listed(there)}"
 
 
+def verb(count: int, one: str, many: str) -> str:
+    """The form of a verb for so many."""
+    return one if count == 1 else many
+
+
 def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
