@@ -15,13 +15,14 @@ from textual.filter import LineFilter
 from textual.message import Message
 
 from moetop.errors import ExitCode, MoetopError
-from moetop.model import LinkPhase
+from moetop.model import LinkPhase, Snapshot
 from moetop.ui import fmt, keys
 from moetop.ui.attention import FindingsLog, toast
 from moetop.ui.feed import Actions, NoActions, Playback, WatchFeed
 from moetop.ui.gather import gather
 from moetop.ui.paint import AsciiOnly, Colourless, Paint, clean
 from moetop.ui.palette import MoeCommands
+from moetop.ui.past import StateTrail, past_scene
 from moetop.ui.scene import HostView, Scene
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.screens.detail import DetailScreen
@@ -31,6 +32,7 @@ from moetop.ui.screens.help import HelpScreen
 from moetop.ui.screens.jobs import JobsScreen
 from moetop.ui.screens.log import LogScreen
 from moetop.ui.screens.map import MapScreen
+from moetop.ui.screens.plan import PlanScreen
 from moetop.ui.screens.server import ServerScreen
 from moetop.ui.theme import DEFAULT_THEME, Theme, choose_theme, load_themes
 
@@ -85,6 +87,7 @@ class MoetopApp(App[int]):
         no_color: bool | None = None,
         bell: bool = False,
         ticking: bool = True,
+        mode: str | None = None,
     ) -> None:
         super().__init__()
         self.feed = feed
@@ -95,6 +98,7 @@ class MoetopApp(App[int]):
         self.clock = clock
         self.bell_on = bell
         self.ticking = ticking
+        self.mode = mode
         self.bare = (self.no_color or bool(os.environ.get("NO_COLOR"))) if no_color is None else no_color
         self.ascii_only = not terminal_has_utf8() if ascii_only is None else ascii_only
         self.themes, self.theme_errors = load_themes()
@@ -106,6 +110,9 @@ class MoetopApp(App[int]):
         self.range_s = RANGES_S[1]
         self.map_kind = "power"
         self.cursor_t: float | None = None
+        self.trail = StateTrail()
+        self._present = Scene(t=clock())
+        self._aimed = False
         self.chosen: tuple[str, int | None] | None = None
         self._gathering = False
         self._gathered_at = float("-inf")
@@ -183,8 +190,16 @@ class MoetopApp(App[int]):
         if self.paused:
             self._show_header_only()
             return
-        self.scene = scene
+        self._present = scene
+        self._set_scene()
         self.show_top()
+
+    def _set_scene(self) -> None:
+        """The scene shown: the present one, or that of the time cursor."""
+        scene = self._present
+        if self.cursor_t is not None:
+            scene = past_scene(scene, self.feed, self.trail, self.cursor_t)
+        self.scene = scene
 
     def show_top(self) -> None:
         """Draw the screen on top."""
@@ -198,6 +213,7 @@ class MoetopApp(App[int]):
             screen.show_header()
 
     def _attend(self, scene: Scene) -> None:
+        self.trail.note(scene)
         came, gone = self.findings.update(scene)
         for noted in [*came, *gone]:
             title, text, severity = toast(noted)
@@ -230,8 +246,10 @@ class MoetopApp(App[int]):
 
     def mode_words(self) -> list[tuple[str, str]]:
         """Live, paused, replay or demo, for the header."""
+        if self.mode is not None:
+            return [(self.mode, "quiet")]
         if self.cursor_t is not None:
-            return [("◀ the past, 0: now" if not self.bare else "< the past, 0: now", "notice")]
+            return [(f"◂ {fmt.span(self._present.t - self.cursor_t)} ago", "notice!")]
         if self.paused:
             return [(f"▌ paused {fmt.span(self.clock() - self.paused_at)}", "warning")]
         playback = self.playback()
@@ -301,16 +319,40 @@ class MoetopApp(App[int]):
 
     def do_why(self) -> None:
         """To the gravest finding's host."""
-        grave = self.scene.worst_per_host()
-        if grave:
-            self.open_why(grave[0][0].name)
-        else:
+        names = [host.name for host, _finding in self.scene.worst_per_host()]
+        if not names:
             self.say("no finding stands")
+            return
+        at = 0
+        if isinstance(self.screen, DetailScreen) and self.chosen is not None and self.chosen[0] in names:
+            at = (names.index(self.chosen[0]) + 1) % len(names)
+        self.open_why(names[at])
 
     def open_why(self, host: str) -> None:
         """Detail of a host, at its findings."""
         self.chosen = (host, None)
-        self.open_screen(keys.DETAIL)
+        if isinstance(self.screen, DetailScreen):
+            self.screen.show()
+        else:
+            self.open_screen(keys.DETAIL)
+
+    def do_retune(self) -> None:
+        """Plan a retune in a worker, then show the plan."""
+        screen = self.screen
+        host = screen.host() if isinstance(screen, MoeScreen) else None
+        if host is None or not isinstance(screen, MoeScreen):
+            return
+        name, server = host.name, screen.server_name()
+
+        def work() -> None:
+            try:
+                plan = self.actions.plan_retune(name, server)
+            except MoetopError as error:
+                self.call_from_thread(self.say, error.sentence(), "error", "no plan")
+            else:
+                self.call_from_thread(self.push_screen, PlanScreen(plan))
+
+        self.run_worker(work, thread=True, group="actions", name="plan")
 
     def do_log(self) -> None:
         self.open_screen(keys.LOG)
@@ -375,6 +417,56 @@ class MoetopApp(App[int]):
     def do_range_1h(self) -> None:
         self._set_range(3)
 
+    # ── time ─────────────────────────────────────────────────────────────────────────────────────
+
+    def host_cursor(self, host: HostView) -> float | None:
+        """The time cursor on a host's own clock; None: the present."""
+        now = host.now if host.now is not None else host.last_t
+        if self.cursor_t is None or now is None:
+            return None
+        return now - (self.scene.t - self.cursor_t)
+
+    def do_earlier(self) -> None:
+        self._step_time(-self.range_s / 10)
+
+    def do_later(self) -> None:
+        self._step_time(self.range_s / 10)
+
+    def _step_time(self, step_s: float) -> None:
+        playback = self.playback()
+        if playback is not None and playback.can_seek and playback.t is not None:
+            start, end = playback.start or 0.0, playback.end
+            target = max(start, playback.t + step_s)
+            target = target if end is None else min(end, target)
+            self.perform(lambda: self._seek(target), "replay")
+            return
+        now = self._present.t
+        wanted = (self.cursor_t if self.cursor_t is not None else now) + step_s
+        wanted = max(wanted, now - self._history_s())
+        self.cursor_t = wanted if wanted < now else None
+        self._set_scene()
+        self.show_top()
+
+    def _history_s(self) -> float:
+        """How far back any history goes, seconds."""
+        reach = 0.0
+        for host in self._present.hosts:
+            now = host.now if host.now is not None else host.last_t
+            for gpu in host.report.gpus:
+                history = self.feed.history(host.name, gpu.index)
+                if history is not None and history.first_t is not None and now is not None:
+                    reach = max(reach, now - history.first_t)
+        return reach
+
+    def _seek(self, t: float) -> str:
+        self.actions.seek(t)
+        return f"at {fmt.clock_time(t)}"
+
+    def do_now(self) -> None:
+        self.cursor_t = None
+        self._set_scene()
+        self.show_top()
+
     def do_slower(self) -> None:
         self._speed(0.5)
 
@@ -400,6 +492,13 @@ class MoetopApp(App[int]):
             return f"{what} sent to the terminal's clipboard (OSC 52); if yours does not take it: {path}"
 
         self.perform(write, "copied")
+
+
+def render_svg(snapshot: Snapshot) -> str:
+    """An SVG of the fleet screen with a snapshot on it."""
+    from moetop.ui.still import render_svg as draw
+
+    return draw(snapshot)
 
 
 def run(

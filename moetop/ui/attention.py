@@ -70,15 +70,24 @@ class FindingsLog:
 RetuneRefusal = Callable[[str, "str | None"], "str | None"]
 
 
-def answers(scene: Scene, limit: int, refusal: RetuneRefusal, readonly: bool) -> list[Answer]:
-    """What a person must know now, gravest first, at least one line and at most `limit`."""
-    found = [_finding_answer(host, finding, refusal, readonly) for host, finding in scene.worst_per_host()]
+def answers(
+    scene: Scene, limit: int, refusal: RetuneRefusal, readonly: bool, chosen: str | None = None
+) -> list[Answer]:
+    """What a person must know now, gravest first, at least one line and at most `limit`.
+
+    Only the first names the key of its why, and retune stands only beside the host that the cursor is
+    on (`chosen`; None: the first answer's), since that is what the key would act on.
+    """
+    worst = scene.worst_per_host()
+    chosen = worst[0][0].name if chosen is None and worst else chosen
+    found = [
+        _finding_answer(host, finding, refusal, readonly, first=at == 0, acts=host.name == chosen)
+        for at, (host, finding) in enumerate(worst)
+    ]
     named = {answer.host for answer in found}
     for host in scene.hosts:
         if host.lost and host.name not in named:
-            found.append(
-                Answer("✕", "critical", host.name, host_words(host, scene.t) or "lost", "", (("⏎", "why", True),))
-            )
+            found.append(Answer("✕", "critical", host.name, host_words(host, scene.t) or "lost"))
     if found:
         shown = found[:limit]
         if len(found) > limit:
@@ -89,10 +98,12 @@ def answers(scene: Scene, limit: int, refusal: RetuneRefusal, readonly: bool) ->
     return [_calm_answer(scene)]
 
 
-def _finding_answer(host: HostView, finding: Finding, refusal: RetuneRefusal, readonly: bool) -> Answer:
+def _finding_answer(
+    host: HostView, finding: Finding, refusal: RetuneRefusal, readonly: bool, *, first: bool, acts: bool
+) -> Answer:
     sign = SEVERITY_SIGNS[finding.severity]
-    keys = [("w", "why", True)]
-    if finding.kind in RETUNE_HELPS:
+    keys = [("w", "why", True)] if first else []
+    if acts and finding.kind in RETUNE_HELPS:
         keys.append(("r", "retune", not readonly and refusal(host.name, finding.server) is None))
     return Answer(sign.glyph, sign.role, host.name, finding.summary, finding.confidence.value, tuple(keys))
 

@@ -49,7 +49,7 @@ class Canvas:
 
     def is_free(self, column: int, row: int, length: int) -> bool:
         """Whether no kept text lies on these cells and they are inside."""
-        inside = 0 <= column and column + length <= self.width and 0 <= row < self.height
+        inside = column >= 0 and column + length <= self.width and 0 <= row < self.height
         return inside and all((row, column + offset) not in self._taken for offset in range(length))
 
     def lines(self) -> list[Line]:

@@ -54,8 +54,8 @@ COLUMNS: tuple[Column, ...] = (
         "util_bar", "", 10,
         lambda g: _raw(g.util_gpu_pct), lambda t: ("", ""), align="left", drop=4, bar="series_util",
     ),
-    Column("util", "UTIL", 4, lambda g: _plain(fmt.number(g.util_gpu_pct)), lambda t: _plain(fmt.number(t.util_gpu_pct)),
-           drop=10),
+    Column("util", "UTIL", 4, lambda g: _plain(fmt.number(g.util_gpu_pct)),
+           lambda t: _plain(fmt.number(t.util_gpu_pct)), drop=10),
     Column(
         "power_bar", "POWER", 10,
         lambda g: _raw(fmt.power_pct(g)), lambda t: ("", ""), align="left", drop=3, bar="series_power",
@@ -121,6 +121,7 @@ def fit_columns(width: int) -> Layout:
         columns.remove(column)
         dropped.append(column.title or column.key)
     left = max(NAME_MIN, width - needed())
+    left -= left > NAME_COMFORT  # a blank at the right edge where there is room
     bars = sum(column.bar is not None for column in columns)
     bar_width = 10
     if bars and left > NAME_MAX:

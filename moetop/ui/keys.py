@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-FLEET, DETAIL, SERVER, LOG, JOBS, FINDINGS, HELP, MAP = (
-    "fleet", "detail", "server", "log", "jobs", "findings", "help", "map",
+FLEET, DETAIL, SERVER, LOG, JOBS, FINDINGS, HELP, MAP, PLAN = (
+    "fleet", "detail", "server", "log", "jobs", "findings", "help", "map", "plan",
 )  # fmt: skip
 LOOKING = (FLEET, DETAIL, SERVER, LOG, FINDINGS, MAP, JOBS)
 CHARTED = (FLEET, DETAIL, SERVER, MAP)
@@ -36,11 +36,11 @@ DEEDS: tuple[Deed, ...] = (
          (*LOOKING, HELP), "quit", 0),
     Deed("help", ("question_mark", "f1"), "app", "Keys", "the keys that work here and now", LOOKING, "keys", 1),
     Deed("back", ("escape",), "view", "Back", "back to the screen before; clear a filter or a search",
-         (*LOOKING, HELP), "back", 2),
+         (*LOOKING, HELP, PLAN), "back", 2),
     Deed("open", ("enter",), "view", "Detail of the selected row", "detail of the selected GPU or host, with the why",
          (FLEET, FINDINGS, MAP), "detail", 3),
-    Deed("why", ("w",), "view", "Why: the gravest finding", "the host of the gravest finding, with its why",
-         (FLEET, MAP), "", 4),
+    Deed("why", ("w",), "view", "Why: the gravest finding", "why of the gravest finding; again: of the next host's",
+         (FLEET, MAP, DETAIL), "why", 4),
     Deed("log", ("l",), "view", "Log", "the log of the selected host's server", (FLEET, DETAIL, SERVER, MAP, FINDINGS),
          "log", 5),
     Deed("server", ("v",), "view", "Server", "the selected host's server: arguments, verdict, files, runs",
@@ -48,7 +48,7 @@ DEEDS: tuple[Deed, ...] = (
     Deed("retune", ("r",), "server", "Retune and restart", "plan a retune of the selected host's server",
          (FLEET, DETAIL, SERVER, LOG, FINDINGS), "retune", 7, acts=True),
     Deed("filter", ("slash",), "table", "Filter rows", "filter rows: state:starved host:a* !model:*glm*",
-         (FLEET, MAP), "filter", 8),
+         (FLEET,), "filter", 8),
     Deed("search", ("slash",), "log", "Search", "search the log; n and N go on", (LOG,), "search", 8),
     Deed("pause", ("space",), "view", "Pause or resume", "freeze the screen; what comes in meanwhile is kept",
          LOOKING, "pause", 9),
@@ -58,7 +58,8 @@ DEEDS: tuple[Deed, ...] = (
          (FLEET, DETAIL, SERVER, LOG, MAP, JOBS), "findings", 12),
     Deed("jobs", ("J", "upper_j"), "view", "Jobs", "retune jobs, running and done",
          (FLEET, DETAIL, SERVER, LOG, FINDINGS, MAP), "jobs", 13),
-    Deed("snapshot", ("s",), "export", "Write a snapshot", "write the fleet as JSON to a file", LOOKING, "snapshot", 14),
+    Deed("snapshot", ("s",), "export", "Write a snapshot", "write the fleet as JSON to a file", LOOKING, "snapshot",
+         14),
     Deed("picture", ("S", "upper_s"), "export", "Write a picture", "write this screen as SVG to a file", LOOKING),
     Deed("theme", ("t",), "app", "Next theme", "next colour theme", LOOKING, "theme", 15),
     Deed("map_screen", ("M", "upper_m"), "view", "Map of all GPUs", "the map of utilization against power, full size",
@@ -171,6 +172,7 @@ SCREEN_TITLES: dict[str, str] = {
     JOBS: "Jobs",
     MAP: "Map",
     HELP: "Help",
+    PLAN: "Plan of a retune (type its word and enter)",
 }
 
 

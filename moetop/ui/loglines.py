@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 
 from moetop.model import EventKind, EventSeverity, LogLine
 from moetop.ui import fmt
@@ -17,15 +16,14 @@ _NOISE = frozenset({EventSeverity.NOISE})
 _COUNTED = frozenset({EventSeverity.NOISE, EventSeverity.METRIC})
 NOISE_KINDS = frozenset({EventKind.HTTP_ACCESS, EventKind.NOTE})
 
-DOUBLE = re.compile(r"\s+")
+
+MARK = -1
+"""`LogLine.elided` of a mark that a person dropped between the lines."""
 
 
-@dataclass(frozen=True)
-class LogMark:
-    """A mark dropped by a person after line `after`."""
-
-    after: int
-    text: str
+def is_mark(line: LogLine) -> bool:
+    """Whether a shown line is a mark, not a line of the log."""
+    return line.elided == MARK
 
 
 def is_event(line: LogLine) -> bool:
@@ -50,7 +48,7 @@ class LogLines:
         self.follow = True
         self.new = 0
         self.hidden = 0
-        self.marks: list[LogMark] = []
+        self.marks: list[LogLine] = []
         self.shown: list[LogLine] = []
         self.cursor = 0
         self.until: float | None = None
@@ -92,7 +90,7 @@ class LogLines:
         if gone:
             del self.shown[:gone]
             self.cursor = max(0, self.cursor - gone)
-        self.marks = [mark for mark in self.marks if mark.after >= n]
+        self.marks = [mark for mark in self.marks if mark.n >= n]
 
     def reset(self) -> None:
         """Start anew (another log, or the log itself began anew)."""
@@ -107,12 +105,21 @@ class LogLines:
         self.reset()
         self.update(tail)
         self.new = 0
+        for mark in self.marks:
+            self._put_mark(mark)
         if kept is not None and self.shown:
             self.cursor = min(bisect_left(self.shown, kept, key=lambda line: line.n), len(self.shown) - 1)
 
-    def add_mark(self, after: int, text: str) -> None:
-        """Drop a mark after line number `after`."""
-        self.marks.append(LogMark(after, text))
+    def add_mark(self, text: str) -> None:
+        """Drop a mark after the last line shown."""
+        mark = LogLine(n=self.shown[-1].n if self.shown else 0, text=text, elided=MARK)
+        self.marks.append(mark)
+        self._put_mark(mark)
+
+    def _put_mark(self, mark: LogLine) -> None:
+        self.shown.insert(bisect_right(self.shown, mark.n, key=lambda line: line.n), mark)
+        if self.follow:
+            self.cursor = max(0, len(self.shown) - 1)
 
     @property
     def selected(self) -> LogLine | None:
@@ -161,8 +168,7 @@ class LogLines:
         pattern = self.pattern
         return pattern is not None and self._seek(step, lambda line: pattern.search(line.text[:SEARCHED]) is not None)
 
-    def _seek(self, step: int, wanted: object) -> bool:
-        assert callable(wanted)
+    def _seek(self, step: int, wanted: Callable[[LogLine], bool]) -> bool:
         at = self.cursor + step
         while 0 <= at < len(self.shown):
             if wanted(self.shown[at]):

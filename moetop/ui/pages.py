@@ -288,7 +288,7 @@ def _process_page(gpu: GpuReport, width: int) -> Page:
     return page
 
 
-def host_page(host: HostView, width: int) -> Page:
+def host_page(host: HostView, t: float, width: int) -> Page:
     """Servers and GPUs of a host in a line each."""
     page: Page = [head("Servers")]
     if not host.report.servers:
@@ -315,7 +315,7 @@ def host_page(host: HostView, width: int) -> Page:
             ]
         )
     if not host.report.gpus:
-        page += labelled("", host_words(host, 0.0) or "none", width, "quiet")
+        page += labelled("", host_words(host, t) or "none", width, "quiet")
     return page
 
 
@@ -378,7 +378,7 @@ def _metric_lines(server: ServerReport, width: int) -> Page:
     numbers = server.metrics
     if numbers is None:
         return labelled("", "the server gives none, and its log has no periodic line yet", width, "quiet")
-    page = two_columns(
+    return two_columns(
         [
             ("running", fmt.number(numbers.running)),
             ("waiting", fmt.number(numbers.waiting)),
@@ -389,7 +389,6 @@ def _metric_lines(server: ServerReport, width: int) -> Page:
         ],
         width,
     )
-    return page
 
 
 def _file_lines(files: Sequence[TuningFile], width: int) -> Page:

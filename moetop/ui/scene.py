@@ -72,8 +72,10 @@ class Scene:
 
     def worst_per_host(self) -> list[tuple[HostView, Finding]]:
         """The gravest finding of each host that has one, gravest first."""
-        seen: set[str] = set()
-        return [pair for pair in self.grave() if not (pair[0].name in seen or seen.add(pair[0].name))]
+        first: dict[str, tuple[HostView, Finding]] = {}
+        for host, finding in self.grave():
+            first.setdefault(host.name, (host, finding))
+        return list(first.values())
 
 
 def gpu_sign(gpu: GpuReport) -> Sign:

@@ -46,7 +46,7 @@ def window_of(host: HostView, range_s: float, cursor_t: float | None) -> Window 
         return None
     if cursor_t is None:
         return Window(now - range_s, now)
-    end = min(now, max(cursor_t + range_s / 2, cursor_t))
+    end = min(now, cursor_t + range_s / 2)
     return Window(end - range_s, end, live=False, cursor=cursor_t)
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
-from importlib.abc import Traversable
 from pathlib import Path
 
 import yaml
@@ -96,9 +95,9 @@ def read_theme(text: str, origin: str, known: Mapping[str, Theme]) -> Theme:
         line = f":{mark.line + 1}" if mark is not None else ""
         raise ThemeError(f"{origin}{line}: not YAML: {getattr(error, 'problem', None) or error}") from error
     fields = _mapping(node, origin, "the theme")
-    for key, (line, _value) in fields.items():
+    for key, (at, _value) in fields.items():
         if key not in _KEYS:
-            raise ThemeError(f"{origin}:{line}: unknown key {key!r}", f"known keys: {', '.join(sorted(_KEYS))}")
+            raise ThemeError(f"{origin}:{at}: unknown key {key!r}", f"known keys: {', '.join(sorted(_KEYS))}")
     name = _scalar(fields, "name", origin)
     if name is None or not _NAME.match(name):
         raise ThemeError(f"{origin}:1: name must be a word of letters, digits, - or _")
@@ -167,21 +166,13 @@ def _colors(node: yaml.Node, origin: str) -> dict[str, str]:
 
 def builtin_themes() -> dict[str, Theme]:
     """Themes packaged with moetop, by name, the default first."""
-    folder = _builtin_folder()
+    folder = resources.files("moetop").joinpath("themes")
     texts = {entry.name: entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".yaml")}
-    themes = {}
+    themes: dict[str, Theme] = {}
     for file in sorted(texts, key=lambda name: (name != f"{DEFAULT_THEME}.yaml", name)):
         theme = read_theme(texts[file], file, themes)
         themes[theme.name] = theme
     return themes
-
-
-def _builtin_folder() -> Traversable:
-    """`themes/` of the installed package, or of the checkout it runs from."""
-    checkout = Path(__file__).resolve().parents[2] / "themes"
-    if (checkout / f"{DEFAULT_THEME}.yaml").is_file():
-        return checkout
-    return resources.files("moetop.themes")
 
 
 def user_folder() -> Path:

@@ -183,6 +183,10 @@ class MoeScreen(Screen[None]):
             host = self.host()
             if host is None:
                 return "no host is selected"
+            if host.lost:
+                return f"{host.name} is lost: nothing can be started there now"
+            if self.server_name() is None:
+                return f"no serving process was found on {host.name}"
             return self.moetop.retune_refusal(host.name, self.server_name())
         return None
 

@@ -90,7 +90,7 @@ class DetailScreen(MoeScreen):
         elif self.moetop.chosen is not None and self.moetop.chosen[1] is not None:
             page += [[("this GPU is not in the last reading", "warning")], pages.blank()]
         else:
-            page += [*pages.host_page(host, width), pages.blank()]
+            page += [*pages.host_page(host, self.scene.t, width), pages.blank()]
         return page + pages.link_page(host, self.scene.t, width)
 
     def _retune_word(self, host: HostView, finding: Finding) -> str | None:
@@ -106,7 +106,7 @@ class DetailScreen(MoeScreen):
         if host is None:
             return None
         gpu = app.chosen[1] if app.chosen is not None else None
-        window = window_of(host, app.range_s, app.cursor_t)
+        window = window_of(host, app.range_s, app.host_cursor(host))
         histories = histories_of(app.feed, host, gpu)
         return (window, histories) if window is not None and histories else None
 

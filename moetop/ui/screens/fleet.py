@@ -53,6 +53,7 @@ class FleetScreen(MoeScreen):
         self.filter_text = ""
         self.chosen_filter: Filter | None = None
         self._log_source: tuple[str, str | None] = ("", None)
+        self._moved = False
 
     def body(self) -> Iterable[Widget]:
         yield AnswerLines()
@@ -106,10 +107,12 @@ class FleetScreen(MoeScreen):
         table.empty_words = self._empty_words()
         answer = self.query_one(AnswerLines)
         most = 3 if self.app.size.height >= ROOMY_LINES else 1
-        answer.answers = answers(self.scene, most, self.moetop.retune_refusal, self.moetop.readonly)
+        chosen = self.moetop.chosen[0] if self.moetop.chosen is not None and self._moved else None
+        answer.answers = answers(self.scene, most, self.moetop.retune_refusal, self.moetop.readonly, chosen)
         self._arrange(len(rows), len(answer.answers))
         answer.redraw()
         table.set_rows(rows, self.scene.t)
+        self._aim(table)
         self._remember()
         top = self.query_one("#rule-top", Rule)
         top.words = self.moetop.demo_note or ""
@@ -120,6 +123,12 @@ class FleetScreen(MoeScreen):
         if self.filter_text:
             return f"nothing passes the filter {clean(self.filter_text, 80)!r}; esc clears it"
         return "no hosts: start moetop with --host NAME, --config FILE or --demo"
+
+    def _aim(self, table: FleetTable) -> None:
+        """Until a person moves the cursor it stands on the host of the first answer, which the keys then mean."""
+        worst = self.scene.worst_per_host()
+        if not self._moved and worst and not self.moetop.paused:
+            table.select(worst[0][0].name, None)
 
     def _remember(self) -> None:
         row = self._selected()
@@ -189,7 +198,7 @@ class FleetScreen(MoeScreen):
         if host is None or row is None:
             return []
         app = self.moetop
-        window = window_of(host, app.range_s, app.cursor_t)
+        window = window_of(host, app.range_s, app.host_cursor(host))
         histories = histories_of(app.feed, host, row.gpu.index if row.gpu is not None else None)
         if window is None or not histories:
             return [[("", "quiet")], [("     no samples yet", "quiet")]]
@@ -331,7 +340,8 @@ class FleetScreen(MoeScreen):
 
     # ── messages of the widgets ──────────────────────────────────────────────────────────────────
 
-    def on_fleet_table_selected(self) -> None:
+    def on_fleet_table_selected(self, message: FleetTable.Selected) -> None:
+        self._moved = self._moved or message.by_hand
         self._remember()
         self._show_selected()
         self.show_footer()

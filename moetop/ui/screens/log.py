@@ -69,8 +69,9 @@ class LogScreen(MoeScreen):
             lines.follow = True
             lines.marks = []
         tail = self._tail()
-        if lines.until != self.moetop.cursor_t:
-            lines.until = self.moetop.cursor_t
+        until = self.moetop.host_cursor(host) if host is not None else None
+        if lines.until != until:
+            lines.until = until
             lines.rebuild(tail)
         lines.update(tail)
         what = f"only {EVENT_WORDS.get(lines.kind, '')}" if lines.kind is not None else f"lines: {lines.level}"
@@ -172,8 +173,7 @@ class LogScreen(MoeScreen):
 
     def do_mark(self) -> None:
         lines = self.view.log_lines
-        last = lines.shown[-1].n if lines.shown else -1
-        lines.add_mark(last, f"mark {fmt.clock_time(self.moetop.clock())}")
+        lines.add_mark(f"mark {fmt.clock_time(self.moetop.clock())}")
         self.show()
 
     def do_follow(self) -> None:

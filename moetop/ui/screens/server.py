@@ -88,7 +88,7 @@ class ServerScreen(MoeScreen):
         if host is None or server is None:
             return []
         history = app.feed.server_history(host.name, server.name)
-        window = window_of(host, app.range_s, app.cursor_t)
+        window = window_of(host, app.range_s, app.host_cursor(host))
         if history is None or window is None:
             return []
         columns = [

@@ -12,7 +12,7 @@ from textual.strip import Strip
 
 from moetop.model import LogLine
 from moetop.ui import fmt
-from moetop.ui.loglines import LogLines, is_event, line_clock
+from moetop.ui.loglines import LogLines, is_event, is_mark, line_clock
 from moetop.ui.paint import Row, clean, fit
 from moetop.ui.widgets.lines import LineWidget
 from moetop.ui.words import EVENT_GLYPHS, EVENT_ROLES, EVENT_WORDS
@@ -83,9 +83,9 @@ class LogView(LineWidget, can_focus=True):
         row.add(" ", row.blank)
         right = [(self.title_right, paint("quiet")), (" ", row.blank)]
         room = width - cell_len(self.title_right) - 3
-        for text, role in self.title:
+        for foreign, role in self.title:
             if row.used < room:
-                text = clean(text, 400)
+                text = clean(foreign, 400)
                 row.add(text if cell_len(text) <= room - row.used else fit(text, room - row.used), paint(role))
         return row.right(right).strip()
 
@@ -93,6 +93,9 @@ class LogView(LineWidget, can_focus=True):
         paint = self.paint
         on = "selection" if chosen else "background"
         row = Row(width, paint("text", on=on))
+        if is_mark(line):
+            row.add("▌" if chosen else " ", paint("accent", on=on))
+            return row.add(f"━━ {line.text} {'━' * row.width}", paint("accent", on=on)).strip()
         lifted = is_event(line)
         severity = line.severity
         role = EVENT_ROLES[severity] if severity is not None else "quiet"

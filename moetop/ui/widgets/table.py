@@ -34,7 +34,11 @@ class FleetTable(LineWidget, can_focus=True):
     ]
 
     class Selected(Message):
-        """The cursor moved to another row."""
+        """The cursor moved to another row; `by_hand` is False where the app moved it."""
+
+        def __init__(self, by_hand: bool) -> None:
+            super().__init__()
+            self.by_hand = by_hand
 
     class Opened(Message):
         """A row was opened (double click)."""
@@ -87,17 +91,17 @@ class FleetTable(LineWidget, can_focus=True):
         """Put the cursor on a row."""
         for at, row in enumerate(self.rows):
             if row.key == (host, gpu):
-                self._go(at)
+                self._go(at, by_hand=False)
                 return
 
-    def _go(self, at: int) -> None:
+    def _go(self, at: int, *, by_hand: bool = True) -> None:
         at = max(0, min(at, len(self.rows) - 1))
         if not self.rows or at == self.cursor:
             return
         self.cursor = at
         self._key = self.rows[at].key
         self.redraw()
-        self.post_message(self.Selected())
+        self.post_message(self.Selected(by_hand))
 
     def action_move(self, step: int) -> None:
         self._go(self.cursor + step)

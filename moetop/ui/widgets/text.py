@@ -34,7 +34,7 @@ class TextLine(LineWidget):
     def make_lines(self, width: int, height: int) -> list[Strip]:
         row = Row(width, self.paint("text"))
         add_pieces(row, self._left, self)
-        right = [(text, self.paint(role.rstrip("!"), bold=role.endswith("!"))) for text, role in self._right]
+        right = [(text, self.paint(role)) for text, role in self._right]
         return [row.right(right).strip()]
 
 
@@ -42,9 +42,7 @@ def add_pieces(row: Row, pieces: Pieces, widget: LineWidget, on: str = "backgrou
     """Append pieces; the one that meets the edge is cut with an ellipsis."""
     for text, role in pieces:
         room = row.width - row.used
-        if cell_len(text) > room > 0:
-            text = fit(text, room)
-        row.add(text, widget.paint(role.rstrip("!"), bold=role.endswith("!"), on=on))
+        row.add(fit(text, room) if cell_len(text) > room > 0 else text, widget.paint(role, on=on))
 
 
 class TextPage(LineWidget, can_focus=True):
