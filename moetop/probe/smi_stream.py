@@ -152,36 +152,3 @@ def sample_of(row: Row, unified_used_mib: Optional[float] = None) -> Frame:
     if row.get("error"):
         sample["error"] = row["error"]
     return sample
-
-
-def frames_of(event: SmiEvent, t: float, hello: bool) -> List[Frame]:
-    """Frames of an event for a client that reads the shell loop itself. `hello` asks for one before the rows."""
-    frames: List[Frame] = []
-    for trouble in event.troubles:
-        frames.append(
-            {
-                "type": "status",
-                "t": t,
-                "code": trouble.code,
-                "level": "error",
-                "fatal": trouble.code != "gpu_lost",
-                "message": trouble.message,
-                "detail": trouble.detail,
-            }
-        )
-    if event.rows:
-        if hello:
-            drivers = [row["driver"] for row in event.rows if row.get("driver")]
-            frames.append(
-                {
-                    "type": "hello",
-                    "schema": 1,
-                    "t": t,
-                    "source": "nvidia-smi",
-                    "driver": drivers[0] if drivers else None,
-                    "gpus": [info_of(row) for row in event.rows],
-                    "notes": ["nvidia-smi is the source: no tensor and DRAM activity, no processes, no servers"],
-                }
-            )
-        frames.append({"type": "gpus", "t": t, "gpus": [sample_of(row) for row in event.rows]})
-    return frames

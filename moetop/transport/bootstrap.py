@@ -12,12 +12,6 @@ from pathlib import Path
 
 PACKAGE = "moetop_probe"
 BINDING = "pynvml"
-READY = b"MOETOP-READY "
-"""The loader's first words, then the version. A banner without a newline may stand before it on the line."""
-OLD = b"MOETOP-OLD "
-"""Said instead where Python is older than 3.8; the loader then ends with code 3."""
-OLD_EXIT = 3
-
 # Parses on Python 2.7 and every 3. No single quote, exclamation mark or newline in the final text, so that
 # every login shell (csh too) passes it on. `json` and the like must not come from the current directory.
 _LOADER_BODY = r"""
@@ -91,7 +85,7 @@ def _pack(options: str, with_binding: bool) -> bytes:
     return b"%d\n" % len(packed) + packed
 
 
-def build_payload(options: Mapping[str, object], *, with_binding: bool = True) -> bytes:
+def payload(options: Mapping[str, object], *, with_binding: bool = True) -> bytes:
     """What is written to the loader's standard input once it is ready: a length line and the program.
 
     `with_binding` is False for this machine itself, where the installed pynvml is imported.
