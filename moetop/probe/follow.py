@@ -123,9 +123,13 @@ class FileFollower:
         """Begin in a thread of its own."""
         self._thread.start()
 
+    def ask_stop(self) -> None:
+        """Begin to end; returns at once."""
+        self._stop.set()
+
     def stop(self, wait_s: float = 2.0) -> None:
         """End; everything complete was sent."""
-        self._stop.set()
+        self.ask_stop()
         if self._thread.is_alive():
             self._thread.join(wait_s)
 

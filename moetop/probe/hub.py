@@ -66,7 +66,10 @@ class LogHub:
     def stop(self) -> None:
         """End every follower."""
         self._stopped = True
-        for follower in list(self._followers.values()):
+        followers = list(self._followers.values())
+        for follower in followers:
+            follower.ask_stop()
+        for follower in followers:
             follower.stop()
 
     def say(self, source: str) -> Callable[..., None]:

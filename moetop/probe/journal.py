@@ -9,13 +9,12 @@ import os
 import re
 import select
 import shutil
-import signal
-import subprocess
 import threading
 import time
 from collections import deque
 from typing import Any, Callable, NamedTuple
 
+from .child import Child
 from .lines import Picker, Splitter
 
 Status = Callable[..., None]
@@ -44,8 +43,9 @@ class CommandSource:
 
     has_places = False
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, words: list[str], sudo: bool = False) -> None:
         self._words = words
+        self.sudo = sudo
 
     def argv(self, place: str | None) -> list[str]:
         """What to run."""
@@ -63,7 +63,7 @@ class JournalSource(CommandSource):
 
     def __init__(self, unit: str, user: bool = False, sudo: bool = False) -> None:
         words = ["journalctl"] + (["--user"] if user else []) + ["--unit", unit]
-        super().__init__((["sudo", "-n"] if sudo else []) + words)
+        super().__init__(words, sudo)
 
     def argv(self, place: str | None) -> list[str]:
         begin = ["--after-cursor", place, "--no-tail"] if place else ["--lines", str(HISTORY_LINES)]
@@ -93,7 +93,7 @@ class ContainerSource(CommandSource):
     has_places = True
 
     def __init__(self, runtime: str, container: str, sudo: bool = False) -> None:
-        super().__init__((["sudo", "-n"] if sudo else []) + [runtime, "logs", "--follow", "--timestamps"])
+        super().__init__([runtime, "logs", "--follow", "--timestamps"], sudo)
         self._container = container
 
     def argv(self, place: str | None) -> list[str]:
@@ -145,17 +145,23 @@ class CommandFollower:
         self._words = b""
         self._lines = 0
         self._stop = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._thread = threading.Thread(target=self.run, name="log " + picker.source, daemon=True)
 
     def start(self) -> None:
         """Begin in a thread of its own."""
         self._thread.start()
 
+    def ask_stop(self) -> None:
+        """Begin to end; returns at once."""
+        self._stop.set()
+        child = self._child
+        if child is not None:
+            child.stop()
+
     def stop(self, wait_s: float = 2.0) -> None:
         """End the command and the thread."""
-        self._stop.set()
-        self._kill()
+        self.ask_stop()
         if self._thread.is_alive():
             self._thread.join(wait_s)
 
@@ -167,63 +173,52 @@ class CommandFollower:
             argv = self._source.argv(self._place)
             if shutil.which(argv[0]) is None:
                 self._status("log_missing", "%s is not installed on this host" % argv[0], level="warning")
-                code = None
             else:
-                code = self._once(argv)
+                self._once(argv)
             if self._stop.is_set():
                 return
             ran = time.monotonic() - began
-            self._tell_end(argv, code, ran)
+            self._tell_end(argv, ran)
             wait = FIRST_WAIT_S if ran > SETTLED_S else min(wait * 2, LONGEST_WAIT_S)
             self._stop.wait(wait)
 
-    def _once(self, argv: list[str]) -> int | None:
+    def _once(self, argv: list[str]) -> None:
         self._words = b""
         self._lines = 0
         if not self._source.has_places and (self._place or self._recent):
             self._sync = []
         try:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=dict(os.environ, LC_ALL="C.UTF-8"),
-            )
+            child = self._child = Child(argv, self._source.sudo)
         except OSError as error:
             self._words = str(error.strerror).encode()
-            return None
-        self._pump(self._process)
-        self._kill()
-        code = self._process.wait()
+            return
+        try:
+            self._pump(child.stdout.fileno())
+        finally:
+            child.stop()
+            child.stdout.close()
         self._end_sync()
         self._end_past()
-        return code
 
-    def _pump(self, process: subprocess.Popen[bytes]) -> None:
-        if process.stdout is None:
-            return
+    def _pump(self, fd: int) -> None:
         split = Splitter()
-        with process.stdout as out:
-            fd = out.fileno()
-            poll = select.poll()
-            poll.register(fd, select.POLLIN | select.POLLHUP)
-            while not self._stop.is_set():
-                if not poll.poll(int(IDLE_S * 1000)):
-                    self._end_sync()
-                    self._end_past()
-                    self.picker.flush()
-                    continue
-                data = os.read(fd, 1 << 18)
-                if not data:
-                    break
-                cut, block = split.feed(data)
-                for line in ([cut.rstrip(b"\n")] if cut else []) + block.split(b"\n")[:-1]:
-                    self._take(line)
-            rest = split.take_all()
-            if rest and not self._stop.is_set():
-                self._take(rest)
+        poll = select.poll()
+        poll.register(fd, select.POLLIN | select.POLLHUP)
+        while not self._stop.is_set():
+            if not poll.poll(int(IDLE_S * 1000)):
+                self._end_sync()
+                self._end_past()
+                self.picker.flush()
+                continue
+            data = os.read(fd, 1 << 18)
+            if not data:
+                break
+            cut, block = split.feed(data)
+            for line in ([cut.rstrip(b"\n")] if cut else []) + block.split(b"\n")[:-1]:
+                self._take(line)
+        rest = split.take_all()
+        if rest and not self._stop.is_set():
+            self._take(rest)
 
     def _take(self, line: bytes) -> None:
         entry = self._source.entry(line)
@@ -292,32 +287,16 @@ class CommandFollower:
         if DENIED.search(self._words):
             self._status("log_denied", self._words.decode("utf-8", "replace"), level="warning")
 
-    def _tell_end(self, argv: list[str], code: int | None, ran: float) -> None:
+    def _tell_end(self, argv: list[str], ran: float) -> None:
         words = self._words.decode("utf-8", "replace")
-        name = os.path.basename(argv[0])
+        command = " ".join(argv[:2])
         if DENIED.search(self._words):
             fix = "add this user to the group that may (docker, systemd-journal) or set sudo: true"
-            self._status("log_denied", "%s: %s; %s" % (name, words, fix), level="warning")
-        elif code is not None or words:
-            message = "`%s` ended%s%s; it is started again" % (
-                " ".join(argv[:3]),
-                "" if code is None else " with status %d" % code,
-                ": " + words if words else "",
-            )
-            self._status("log_end", message, level="warning" if code else "info")
-        if code and self._place and self._source.has_places and not self._lines and ran < FIRST_WAIT_S:
+            self._status("log_denied", "%s: %s; %s" % (command, words, fix), level="warning")
+        else:
+            message = "`%s` ended%s; it is started again" % (command, ": " + words if words else "")
+            self._status("log_end", message, level="warning" if ran < SETTLED_S else "info")
+        if self._place and self._source.has_places and not self._lines and ran < FIRST_WAIT_S:
             message = "the place where reading stopped is gone: lines may be missing"
             self._status("log_gap", message, level="warning")
             self._place = None
-
-    def _kill(self) -> None:
-        process = self._process
-        if process is None or process.poll() is not None:
-            return
-        try:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-        except OSError:
-            return
