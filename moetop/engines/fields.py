@@ -154,7 +154,7 @@ def skipped_tactic(match: re.Match[str]) -> Fields:
     return fields
 
 
-_WANTED_ARGS = [
+_WANTED_ARGS = (
     "model",
     "model_path",
     "served_model_name",
@@ -191,7 +191,7 @@ _WANTED_ARGS = [
     "chunked_prefill_size",
     "max_num_batched_tokens",
     "kv_cache_dtype",
-]
+)
 
 
 def args_summary(args: Fields) -> Fields:

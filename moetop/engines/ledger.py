@@ -39,6 +39,7 @@ class Ledger:
         self.counts: dict[str, int] = {}
         self.noise = 0
         self._prelude: list[Entry] = []
+        self._frozen: tuple[LogEvent, ...] | None = None
 
     @property
     def run(self) -> Run:
@@ -132,9 +133,15 @@ class Ledger:
 
     def events(self) -> tuple[LogEvent, ...]:
         """The kept events in the log's order."""
-        every = [*self.entries, *self.counted]
-        every.sort(key=lambda entry: entry.n)
-        return tuple(entry.freeze() for entry in every)
+        if self._frozen is None:
+            every = [*self.entries, *self.counted]
+            every.sort(key=lambda entry: entry.n)
+            self._frozen = tuple(entry.freeze() for entry in every)
+        return self._frozen
+
+    def touch(self) -> None:
+        """Say that an event may have changed since it was last asked for."""
+        self._frozen = None
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────
 

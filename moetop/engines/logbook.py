@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from moetop.engines.blocks import MAX_OTHERS, Block, is_exception
 from moetop.engines.digest import LogDigest
@@ -70,7 +71,7 @@ class LogBook:
         self._fresh: list[LogEvent] = []
 
     def feed(self, line: str, t: float | None = None) -> tuple[LogEvent, ...]:
-        """Take in one line; the events it completed (counted kinds are not among them).
+        """Take in one line; the events it completed (lines that are noise are not among them).
 
         `t` is when the line was written as far as the caller knows (None for history): a time that
         the line itself prints with year and zone goes before it.
@@ -132,9 +133,11 @@ class LogBook:
             for part in more.split("\n") if more else ():
                 self._feed_record(_rest_of(record, part), line, n)
             if more:
-                self._close_blocks(lambda block: block.key == record.key)
+                self._close_blocks(partial(_wrote, record.key))
             if rule is not None and (matched is None or matched.is_counted):
                 matched = rule
+        if matched is not None or self._blocks:
+            self._ledger.touch()
         return matched
 
     def _reopen(self) -> None:
@@ -179,7 +182,7 @@ class LogBook:
         return rule
 
     def _finish(self, entry: Entry) -> None:
-        if not entry.rule.is_counted:
+        if entry.severity is not EventSeverity.NOISE:
             self._fresh.append(entry.freeze())
         self._ledger.finish(entry)
 
@@ -189,6 +192,7 @@ class LogBook:
         """What still waited for its rest gets none."""
         if self._open is not None and self._open.entry is not None:
             entry, self._open = self._open.entry, None
+            self._ledger.touch()
             self._finish(entry)
 
     def _join(self, record: Record, own: Found | None, line: str, n: int, engine: Engine | None) -> Rule | None:
@@ -305,6 +309,10 @@ class LogBook:
             self._ledger.merge(entry, known)
             return
         self._finish(entry)
+
+
+def _wrote(key: str, block: Block) -> bool:
+    return block.key == key
 
 
 def _rest_of(record: Record, text: str) -> Record:

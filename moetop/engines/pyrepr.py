@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from typing import Any
 
@@ -94,6 +95,6 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if value is None or isinstance(value, bool | int | str):
         return value
-    if isinstance(value, float) and value == value and abs(value) != float("inf"):
+    if isinstance(value, float) and math.isfinite(value):
         return value
     return repr(value)

@@ -67,21 +67,24 @@ _SYSLOG = re.compile(
 )
 _JOURNAL_ISO = re.compile(r"(?!\()([\w.-]{1,100}) ([\w./@-]{1,100})\[(\d{1,9})\]: ?")
 _KERNEL = re.compile(
-    r"(?:<\d{1,3}>)?\[ *(\d{1,9}\.\d{6})\] ?|\[([A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4})\] ?|kernel: ?"
+    r"(?:<\d{1,3}>)?\[ *(\d{1,9}\.\d{6})\] ?"
+    r"|\[([A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4})\] ?|kernel: ?"
 )
 _PROCESS = re.compile(r"\(([\w.:-]{1,80}?)(?: rank=(\d{1,5}))? pid=(\d{1,9})(?:, ip=([^)\s]{1,60}))?\) ?")
 _LAUNCHER = re.compile(r"\[\d{1,4},(\d{1,5})\]<std(?:out|err)>: ?|\[(?:rank|default)(\d{1,5})\]: ?")
 _WORKER_RANK = re.compile(r"(?:Vllm)?Worker_((?:[A-Z]+\d+_?)+)$")
 
 _SGLANG = re.compile(
-    r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)((?: (?:DP|PP|ATTN_CP|ATTN_TP|MOE_DP|MOE_EP|CP|TP|EP)\d{1,5})*)\] ?"
+    r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)"
+    r"((?: (?:DP|PP|ATTN_CP|ATTN_TP|MOE_DP|MOE_EP|CP|TP|EP)\d{1,5})*)\] ?"
 )
 _VLLM = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d-\d\d \d\d:\d\d:\d\d) \[([^\]]{1,200})\] ?")
 _FLASHINFER = re.compile(
     r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) - (\w{1,10}) - (?:([\w.]{1,80}:\d{1,6}) - )?flashinfer\.jit: ?"
 )
 _TRT = re.compile(
-    r"\[(\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)\] \[TRT-LLM\] ?((?:\[(?:MPI_Rank \d{1,5}|RANK \d{1,5}|[FEWIVD]|_torch)\] ?){1,4})"
+    r"\[(\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)\] \[TRT-LLM\] ?"
+    r"((?:\[(?:MPI_Rank \d{1,5}|RANK \d{1,5}|[FEWIVD]|_torch)\] ?){1,4})"
     r"|\[TRT-LLM\] ?((?:\[(?:MPI_Rank \d{1,5}|RANK \d{1,5}|[FEWIVD]|_torch)\] ?){1,4})"
 )
 _TRT_TAG = re.compile(r"\[(?:(?:MPI_Rank|RANK) (\d{1,5})|([FEWIVD])|_torch)\]")
@@ -101,7 +104,8 @@ _ANYWHERE = re.compile(
 )
 _BAR = re.compile(r"\d{1,3}%(?:\||\s+Completed \|)")
 _GLUED = re.compile(
-    r"(?<=\])(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\((?:Worker|EngineCore|APIServer|VllmWorker)[\w.-]{0,60}(?: rank=\d+)? pid=\d"
+    r"(?<=\])(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    r"|\((?:Worker|EngineCore|APIServer|VllmWorker)[\w.-]{0,60}(?: rank=\d+)? pid=\d"
     r"|\[\d\d/\d\d/\d{4}-\d\d:|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - |(?:INFO|WARNING|ERROR) \d\d-\d\d )"
 )
 _REPEATED = re.compile(r" ?\[repeated (\d{1,9})x across cluster\].{0,200}$")

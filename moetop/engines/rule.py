@@ -53,10 +53,14 @@ class Rule:
     not_heads: tuple[str, ...] = ()
     counted: bool = False
     needs: str = ""
-    regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _compiled: list[re.Pattern[str]] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "regex", re.compile(self.pattern))
+    @property
+    def regex(self) -> re.Pattern[str]:
+        """The pattern, compiled when a line first asks for it: a start needs few of them."""
+        if not self._compiled:
+            self._compiled.append(re.compile(self.pattern))
+        return self._compiled[0]
 
     @property
     def is_counted(self) -> bool:

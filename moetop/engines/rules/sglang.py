@@ -716,8 +716,11 @@ RULES: tuple[Rule, ...] = (
         kind=K.ATTENTION_BACKEND_SELECTED,
         severity=S.INFO,
         engines=SGL,
-        pattern=r"Attention backend not specified\. (?:Use|Falling back to) .?(?P<backend>\w+)",
-        literals=("attention backend not specified",),
+        pattern=r"Attention backend not (?:specified|set)\. (?:Use|Falling back to) .?(?P<backend>\w+)",
+        literals=(
+            "attention backend not specified",
+            "attention backend not set",
+        ),
         meaning="auto attention backend",
         source="sglang 0.5.9 server_args.py:1836",
         example="[2026-02-19 01:00:41] Attention backend not specified. Use flashinfer backend by default.",

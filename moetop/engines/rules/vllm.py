@@ -73,11 +73,11 @@ RULES: tuple[Rule, ...] = (
         kind=K.MOE_BACKEND_SELECTED,
         severity=S.INFO,
         engines=VLLM,
-        pattern=r"Using (?P<backend>Marlin|Triton|FlashInfer [\w ]{1,60}?) backend(?! out of)",
+        pattern=r"Using (?P<backend>Marlin|Triton|FlashInfer MXFP4[\w ]{1,60}?) backend(?! on V\d)",
         literals=(
             "using marlin backend",
             "using triton backend",
-            "using flashinfer ",
+            "using flashinfer mxfp4",
         ),
         meaning="MXFP4 experts on Marlin (weight-only)",
         source="vllm mxfp4.py",
@@ -344,6 +344,19 @@ RULES: tuple[Rule, ...] = (
         example=(
             "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [__init__.py:1100] Using "
             "FlashInferCutlassNvFp4LinearKernel for NVFP4 GEMM"
+        ),
+    ),
+    Rule(
+        id="vl.attn.v1",
+        kind=K.ATTENTION_BACKEND_SELECTED,
+        severity=S.INFO,
+        engines=VLLM,
+        pattern=r"Using (?P<backend>[\w ]{3,40}?) backend on V\d engine",
+        literals=("backend on v",),
+        meaning="attention backend (up to 0.10)",
+        source="vllm 0.8-0.10 platforms/cuda.py",
+        example=(
+            "(VllmWorker rank=0 pid=236) INFO 05-03 17:40:23 [cuda.py:211] Using Flash Attention backend on V1 engine."
         ),
     ),
     Rule(
