@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 
 import msgspec
 
@@ -108,11 +109,32 @@ def gpus_of_event(view: HostView, event: LogEvent) -> tuple[int, ...]:
 
 
 def is_old(view: HostView, event: LogEvent) -> bool:
-    """Whether a fault is history: it is dated, long past, and the host's GPUs answer."""
-    if not view.live or event.t is None or view.now is None or not view.answers:
+    """Whether a fault is history: the host's GPUs answer, and it is long past. Of one without any date,
+    found while reading an old log, only a program's fault is taken for history."""
+    if not view.live or view.now is None or not view.answers:
         return False
     program = codes_of(event) in PROGRAM_CODES
-    return view.now - event.t > (th.XID_APP_FRESH_S if program else th.XID_FRESH_S)
+    fresh_s = th.XID_APP_FRESH_S if program else th.XID_FRESH_S
+    if event.t is not None:
+        return view.now - event.t > fresh_s
+    written = _printed_time(event.t_text)
+    if written is None:
+        return program
+    return view.now - written > fresh_s + th.ZONE_S
+
+
+_PRINTED = ("%a %b %d %H:%M:%S %Y", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
+
+
+def _printed_time(text: str | None) -> float | None:
+    """Epoch seconds of a printed date without a zone, right to within `ZONE_S`."""
+    plain = " ".join((text or "").strip("[] ").split())
+    for form in _PRINTED:
+        try:
+            return datetime.strptime(plain, form).replace(tzinfo=timezone.utc).timestamp()
+        except ValueError:
+            continue
+    return None
 
 
 def _roots(event: LogEvent) -> tuple[int, ...]:

@@ -126,9 +126,6 @@ while wedged, 80 % when well; H200 dense_gemm runs 74 % under its power cap (a r
 CAP_ELSEWHERE_PCT = 80.0
 """Power-cap reason while the draw is under this share of the limit: another budget binds (report: A100 at 60 %)."""
 
-AT_LIMIT_PCT = 97.0
-"""Draw at or above this share of the limit is called at the limit (H200 at its cap: 98.6-99.4)."""
-
 # ── patterns over GPUs ───────────────────────────────────────────────────────────────────────────
 
 SPIN_UTIL_PCT = 95.0
@@ -197,6 +194,9 @@ line during a start is normal)."""
 
 XID_FRESH_S = 86400.0
 """A GPU fault older than this on a host that answers is history, not news (judgement)."""
+
+ZONE_S = 50400.0
+"""A printed time without a zone is right to within this (zones reach 14 hours)."""
 
 XID_APP_FRESH_S = 3600.0
 """... and one that a program caused (Xid 13, 31, 43, 45) after this long (judgement)."""

@@ -1,0 +1,261 @@
+"""Every cut-off moves something: just on one side of it one answer, just on the other another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moetop.diagnose import crossgpu
+from moetop.diagnose import thresholds as th
+from moetop.diagnose.faults import is_old
+from moetop.diagnose.states import GpuContext, judge_gpu
+from moetop.diagnose.view import HostView
+from moetop.diagnose.window import GpuWindow
+from moetop.model import EventKind, EventSeverity, Gpus, GpuState, LogEvent
+from moetop.triage.dmon import parse_dmon
+from tests.unit.diagnose_kit import SIGNATURE, SPIN, gpm, host, info, sample, standing
+
+Outcome = object
+Probe = Callable[[float], Outcome]
+"""The answer when the figure in question has this value."""
+
+
+def state(**values: Any) -> GpuState:
+    known = values.pop("info", info())
+    running = values.pop("running", None)
+    return judge_gpu(known, [sample(**values)], GpuContext(running=running)).state
+
+
+def idle_sms(sm: float, pcie: float = 9000.0) -> GpuState:
+    return state(gpm=gpm(sm_active_pct=sm, tensor_pct=0.0, dram_pct=1.0, pcie_rx_mib_s=pcie))
+
+
+def bare(sm: float) -> GpuState:
+    return state(util_gpu_pct=None, util_mem_pct=None, gpm=gpm(sm_active_pct=sm, tensor_pct=0.0, dram_pct=0.0))
+
+
+def dark(**values: Any) -> GpuState:
+    """Starved but for one figure."""
+    return state(gpm=gpm(**{"tensor_pct": 9.0, "dram_pct": 29.0, "sm_active_pct": 99.0, **values}))
+
+
+def signature(**values: Any) -> GpuState:
+    return state(**{**SIGNATURE, **values})
+
+
+def gpm_share(share: float) -> GpuState:
+    samples = [sample(gpm=gpm(tensor_pct=80.0) if k < round(share * 100) else None) for k in range(100)]
+    return judge_gpu(info(), samples, GpuContext()).state
+
+
+def stale(gap_s: float, age_s: float, window_s: float = 1.0) -> bool:
+    window = GpuWindow(window_s)
+    for k in range(5):
+        window.add(k * gap_s, sample())
+    return not window.at(4 * gap_s + age_s)
+
+
+def first_is_stale(age_s: float) -> bool:
+    window = GpuWindow(1.0)
+    window.add(0.0, sample())
+    return not window.at(age_s)
+
+
+def limits(**values: Any) -> tuple[str, ...]:
+    known = values.pop("info", info())
+    return tuple(str(limit) for limit in judge_gpu(known, [sample(**values)], GpuContext()).limits)
+
+
+def reasons(share: float) -> tuple[str, ...]:
+    samples = [sample(clock_event_reasons=0x4 if k < round(share * 100) else 0) for k in range(100)]
+    return tuple(str(limit) for limit in judge_gpu(info(), samples, GpuContext()).limits)
+
+
+def pair(**values: Any) -> bool:
+    """Whether two GPUs that spin but for one figure are called hanging."""
+    gpu = {**SPIN, **values}
+    return "collective_hang" in standing(host(gpu, gpu).report())
+
+
+def ghost(used_mib: float) -> list[str]:
+    return standing(host({**SPIN, "memory_used_mib": used_mib}).report())
+
+
+def equals(**slow: Any) -> bool:
+    """Whether the last of four equal GPUs is called a straggler."""
+    good = {"power_w": 300.0, "util_mem_pct": 40.0, "util_gpu_pct": 99.0}
+    return "straggler" in standing(host(good, good, good, {**good, "power_w": 210.0, **slow}).report())
+
+
+def spread(spread_pct: float) -> bool:
+    low = 300.0 - 300.0 * spread_pct / 100
+    good = {"power_w": 300.0, "util_mem_pct": 40.0}
+    others = ({**good, "power_w": low}, good, good)
+    return "straggler" in standing(host(*others, {**good, "power_w": 150.0}).report())
+
+
+def works_while_peers_wait(power_pct: float) -> list[str]:
+    return standing(host({"power_w": 7 * power_pct, "util_mem_pct": 10.0}, SPIN, SPIN).report())
+
+
+def link(load_pct: float, **values: Any) -> bool:
+    speed = (crossgpu.link_capacity_mib_s(4, 8) or 0) * load_pct / 100
+    figures = {"util_mem_pct": 8.0, "pcie_gen": 4, "pcie_width": 8, "pcie_rx_mib_s": speed, "pcie_tx_mib_s": speed}
+    return "comms_bound" in standing(host({**figures, **values}).report())
+
+
+def measured_link(dram: float) -> bool:
+    speed = (crossgpu.link_capacity_mib_s(4, 8) or 0) * 0.8
+    activity = gpm(sm_active_pct=90.0, tensor_pct=5.0, dram_pct=dram, pcie_rx_mib_s=speed, pcie_tx_mib_s=speed)
+    return link(0.0, gpm=activity)
+
+
+def kv(kv_usage_pct: float) -> bool:
+    server = {"metrics": {"running": 4.0, "waiting": 0.0, "kv_usage_pct": kv_usage_pct}}
+    return "overloaded" in standing(host({}, server=server).report())
+
+
+def counters(age_s: float) -> GpuState:
+    """The signature beside a counter of one running request, said so many seconds ago."""
+    evidence = host(SIGNATURE, server={"metrics": {"running": 1.0}}, seconds=1)
+    evidence.apply(Gpus(t=age_s, gpus=(sample(0, **SIGNATURE),)))
+    return evidence.report().gpus[0].state
+
+
+def xid(code: int, age_s: float, *, dated: bool = True) -> bool:
+    """Whether an Xid of that age still stands on a host that answers. Undated: a printed time only."""
+    now = 1782000000.0
+    written = datetime.fromtimestamp(now - age_s, tz=timezone.utc).strftime("%a %b %d %H:%M:%S %Y")
+    event = LogEvent(
+        kind=EventKind.XID,
+        rule="k.xid",
+        severity=EventSeverity.ERROR,
+        line="x",
+        t=now - age_s if dated else None,
+        t_text=written,
+        fields={"code": code},
+    )
+    return not is_old(HostView(name="h", now=now, answers=True), event)
+
+
+def waits(lines: int) -> bool:
+    log = [
+        "(Worker_TP0 pid=1) 2026-08-20 10:00:00,001 - INFO - autotuner.py:9 - flashinfer.jit: " + TUNE.format("starts")
+    ]
+    log += [
+        "(Worker_TP1 pid=2) 2026-08-20 10:00:00,001 - INFO - autotuner.py:9 - flashinfer.jit: " + TUNE.format("starts")
+    ]
+    log += [
+        "(Worker_TP0 pid=1) 2026-08-20 10:00:02,001 - INFO - autotuner.py:9 - flashinfer.jit: " + TUNE.format("ends")
+    ]
+    log += [WAIT.format(minute=k) for k in range(lines)]
+    return "collective_hang" in standing(host({}, server={"engine": "vllm"}, log=tuple(log)).report())
+
+
+TUNE = "[Autotuner]: Autotuning process {} ..."
+WAIT = (
+    "(EngineCore_DP0 pid=9) INFO 08-20 10:{minute:02d}:00 [shm_broadcast.py:500] No available shared memory broadcast "
+    "block found in 60 seconds. This typically happens when some processes are hanging or doing some time-consuming "
+    "work (e.g. compilation, weight/kv cache quantization)."
+)
+
+
+# name -> (answer by value, a little under the cut, a little over it)
+CROSSINGS: dict[str, tuple[Probe, float, float]] = {
+    "IDLE_UTIL_PCT": (lambda v: state(util_gpu_pct=v, power_w=130.0), 4.9, 5.1),
+    "IDLE_SM_PCT": (bare, 0.05, 0.15),
+    "TRANSFER_SM_PCT": (idle_sms, 4.9, 5.1),
+    "TRANSFER_PCIE_MIB_S": (lambda v: idle_sms(1.0, v), 7990.0, 8010.0),
+    "HOST_BOUND_UTIL_PCT": (lambda v: state(util_gpu_pct=v, gpm=gpm()), 79.9, 80.1),
+    "MEMORY_DRAM_PCT": (lambda v: state(gpm=gpm(dram_pct=v)), 74.9, 75.1),
+    "TENSOR_BUSY_PCT": (lambda v: state(gpm=gpm(tensor_pct=v)), 49.9, 50.1),
+    "SM_UNDERUSED_PCT": (lambda v: state(gpm=gpm(sm_active_pct=v)), 59.9, 60.1),
+    "VECTOR_TENSOR_PCT": (lambda v: dark(tensor_pct=v, fp32_pct=38.0), 1.9, 2.1),
+    "VECTOR_FP_PCT": (lambda v: dark(tensor_pct=0.5, fp32_pct=v), 19.9, 20.1),
+    "STARVED_TENSOR_PCT": (lambda v: dark(tensor_pct=v), 19.9, 20.1),
+    "STARVED_DRAM_PCT": (lambda v: dark(dram_pct=v), 59.9, 60.1),
+    "CONTRADICTION_SM_PCT": (lambda v: state(util_gpu_pct=0.0, gpm=gpm(sm_active_pct=v)), 19.9, 20.1),
+    "GPM_SHARE_MIN": (gpm_share, 0.24, 0.26),
+    "IDLE_POWER_MAX_PCT": (lambda v: state(util_gpu_pct=0.0, power_w=7 * v), 59.9, 60.1),
+    "INFERRED_MEMORY_UTIL_PCT": (lambda v: state(util_mem_pct=v), 94.9, 95.1),
+    "SIGNATURE_UTIL_PCT": (lambda v: signature(util_gpu_pct=v), 94.9, 95.1),
+    "SIGNATURE_POWER_MIN_PCT": (lambda v: signature(power_w=7 * v), 24.9, 25.1),
+    "SIGNATURE_POWER_MAX_PCT": (lambda v: signature(power_w=7 * v), 74.9, 75.1),
+    "SIGNATURE_MEMORY_UTIL_MIN_PCT": (lambda v: signature(util_mem_pct=v), 19.9, 20.1),
+    "SIGNATURE_MEMORY_UTIL_MAX_PCT": (lambda v: signature(util_mem_pct=v), 64.9, 65.1),
+    "SIGNATURE_CLOCK_PCT": (lambda v: signature(sm_clock_mhz=19.8 * v), 74.9, 75.1),
+    "SIGNATURE_RUNNING_MAX_IDLE": (lambda v: signature(running=v), 1.0, 2.0),
+    "STALE_INTERVALS": (lambda v: stale(10.0, 10.0 * v), 2.9, 3.1),
+    "STALE_MIN_S": (lambda v: stale(0.1, v), 4.9, 5.1),
+    "STALE_FIRST_S": (first_is_stale, 9.9, 10.1),
+    "METRICS_STALE_S": (counters, 119.0, 121.0),
+    "REASON_SHARE": (reasons, 0.49, 0.51),
+    "LIMIT_UNDER_DEFAULT_PCT": (lambda v: limits(power_limit_w=7 * v), 98.9, 99.1),
+    "CLOCK_LOW_PCT": (lambda v: limits(sm_clock_mhz=19.8 * v), 49.9, 50.1),
+    "CAP_ELSEWHERE_PCT": (
+        lambda v: standing(host({"power_w": 7 * v, "clock_event_reasons": 4}).report()),
+        79.9,
+        80.1,
+    ),
+    "SPIN_UTIL_PCT": (lambda v: pair(util_gpu_pct=v), 94.9, 95.1),
+    "SPIN_MEMORY_UTIL_PCT": (lambda v: pair(util_mem_pct=v), 0.4, 0.6),
+    "SPIN_POWER_PCT": (lambda v: pair(power_w=7 * v), 24.9, 25.1),
+    "SPIN_SM_PCT": (lambda v: pair(gpm=gpm(sm_active_pct=v, tensor_pct=0.0, dram_pct=0.0)), 9.9, 10.1),
+    "SPIN_DRAM_PCT": (lambda v: pair(gpm=gpm(sm_active_pct=1.0, tensor_pct=0.0, dram_pct=v)), 1.9, 2.1),
+    "GHOST_MEMORY_MIB": (ghost, 1023.0, 1025.0),
+    "WORKING_POWER_PCT": (works_while_peers_wait, 39.9, 40.1),
+    "EQUAL_MEMORY_PCT": (lambda v: equals(memory_used_mib=80000.0 * (1 + v / 100)), 14.9, 15.1),
+    "STRAGGLER_POWER_PCT": (lambda v: equals(power_w=300.0 * (1 - v / 100)), 19.9, 20.1),
+    "STRAGGLER_SPREAD_PCT": (spread, 9.9, 10.1),
+    "STRAGGLER_CLOCK_PCT": (lambda v: equals(sm_clock_mhz=1900.0 * (1 - v / 100)), 4.9, 5.1),
+    "STRAGGLER_UTIL_PCT": (lambda v: equals(util_gpu_pct=v), 79.9, 80.1),
+    "COMMS_LINK_PCT": (link, 59.9, 60.1),
+    "COMMS_MEMORY_UTIL_PCT": (lambda v: link(80.0, util_mem_pct=v), 19.9, 20.1),
+    "COMMS_DRAM_PCT": (measured_link, 39.9, 40.1),
+    "KV_FULL_PCT": (kv, 89.9, 90.1),
+    "HANG_WAIT_LINES": (lambda v: waits(int(v)), 2, 3),
+    "XID_FRESH_S": (lambda v: xid(62, v), 86399.0, 86401.0),
+    "ZONE_S": (lambda v: xid(31, 3600.0 + v, dated=False), 50399.0, 50401.0),
+    "XID_APP_FRESH_S": (lambda v: xid(31, v), 3599.0, 3601.0),
+}
+
+WORDED_OR_STRUCTURAL = {
+    "HYSTERESIS": "test_states.py moves across it",
+    "STRAGGLER_MIN_GPUS": "test_diagnose_patterns.py: two GPUs cannot show which differs",
+    "PCIE_LANE_MIB_S": "a table of PCI-SIG",
+    "PCIE_EFFICIENCY": "scales the link's capacity",
+}
+
+
+def constants() -> list[str]:
+    return [name for name in vars(th) if name.isupper()]
+
+
+@pytest.mark.parametrize("name", sorted(CROSSINGS))
+def test_moving_across_a_threshold_changes_the_answer(name: str) -> None:
+    answer, below, above = CROSSINGS[name]
+    cut = getattr(th, name)
+    assert below <= cut <= above, f"{name} is {cut}: the test's values no longer lie about it"
+    assert answer(below) != answer(above)
+
+
+def test_every_threshold_is_crossed_by_a_test() -> None:
+    assert set(constants()) == set(CROSSINGS) | set(WORDED_OR_STRUCTURAL)
+
+
+def test_every_threshold_names_its_source() -> None:
+    lines = Path(th.__file__).read_text().splitlines()
+    for name in constants():
+        place = next(k for k, line in enumerate(lines) if line.startswith((f"{name}:", f"{name} =")))
+        following = "\n".join(lines[place + 1 : place + 16])
+        assert '"""' in following, name
+
+
+def test_a_power_violation_counter_of_dmon_stands_for_the_reason() -> None:
+    names = ["gpu", "pviol"]
+    low, high = (parse_dmon(names, [f"0 {v}"]).rows[0].values.get("clock_event_reasons") for v in (49, 51))
+    assert (low, high) == (None, 0x4)
