@@ -6,6 +6,7 @@ import re
 import time
 
 from moetop.model import GpuReport
+from moetop.text import plain
 from moetop.ui.words import GPU_NAME_NOISE
 
 ABSENT = "—"
@@ -103,7 +104,7 @@ def gpu_name(name: str | None) -> str:
     short = name
     for noise in GPU_NAME_NOISE:
         short = short.replace(noise, "")
-    return short.strip() or name
+    return plain(short.strip() or name, 80)
 
 
 def power_pct(gpu: GpuReport) -> float | None:

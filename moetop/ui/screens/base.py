@@ -127,13 +127,17 @@ class MoeScreen(Screen[None]):
         header = self.query_one(HeaderBar)
         crumbs = self.crumbs()
         header.crumbs = crumbs
-        header.left = "" if crumbs else counts_words(self.scene)
+        header.left = "" if crumbs else self.header_words()
         header.right_pieces = [
             *self._worst_words(),
             (f"   {fmt.clock_time(app.shown_t())}  ", "quiet"),
             *app.mode_words(),
         ]
         header.redraw()
+
+    def header_words(self) -> str:
+        """What the header says beside the name."""
+        return counts_words(self.scene)
 
     def _worst_words(self) -> list[tuple[str, str]]:
         grave = [finding for _host, finding in self.scene.grave()]

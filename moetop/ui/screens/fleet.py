@@ -17,7 +17,7 @@ from moetop.ui.charts import ACTIVITY_MAP, POWER_MAP, Line, point_map, time_char
 from moetop.ui.logtext import log_words, order_sources
 from moetop.ui.paint import clean
 from moetop.ui.rows import SORTS, Filter, TableRow, build_rows, parse_filter
-from moetop.ui.scene import HostView
+from moetop.ui.scene import HostView, counts_words
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.series import histories_of, map_points, marks_of, percent_series, window_of
 from moetop.ui.widgets.bars import AnswerLines, Rule, VerticalRule
@@ -93,11 +93,12 @@ class FleetScreen(MoeScreen):
         return super().applies(name)
 
     def footer_word(self, deed: keys.Deed) -> str:
-        if deed.name == "back":
-            return "clear filter"
-        if deed.name == "sort" and self.sort != "given":
-            return f"order: {self.sort}"
-        return super().footer_word(deed)
+        return "clear filter" if deed.name == "back" else super().footer_word(deed)
+
+    def header_words(self) -> str:
+        words = [f"filter {self.filter_text}"] if self.filter_text else []
+        words += [f"by {self.sort}"] if self.sort != "given" else []
+        return " · ".join((*words, counts_words(self.scene)))
 
     # ── drawing ──────────────────────────────────────────────────────────────────────────────────
 

@@ -47,7 +47,8 @@ class HeaderBar(LineWidget):
             row.add(fit(clean(crumb, 60), min(cell_len(crumb), max(4, room - row.used))), paint("text", bold=True))
         if self.left and row.used + 3 < room:
             row.add("   ", row.blank)
-            text = self.left if cell_len(self.left) <= room - row.used else fit(self.left, room - row.used)
+            left = clean(self.left, 200)
+            text = left if cell_len(left) <= room - row.used else fit(left, room - row.used)
             row.add(text, paint("quiet"))
         row.right([*pieces, (" ", row.blank)])
         return [row.strip()]

@@ -1,0 +1,69 @@
+"""Opens the app on a still feed and reads what stands on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from textual.pilot import Pilot
+
+from moetop.ui.app import MoetopApp
+from tests.ui import scenes
+
+SIZES = ((80, 24), (120, 40), (200, 60))
+
+
+class Screen:
+    """The app under a pilot."""
+
+    def __init__(self, app: MoetopApp, pilot: Pilot[int], feed: scenes.StillFeed, deeds: scenes.Deeds) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.feed = feed
+        self.deeds = deeds
+
+    def lines(self) -> list[str]:
+        """What is on the screen."""
+        return ["".join(segment.text for segment in strip) for strip in self.app.screen._compositor.render_strips()]
+
+    def text(self) -> str:
+        return "\n".join(self.lines())
+
+    def line_with(self, words: str) -> str:
+        """The first line that holds `words`."""
+        found = [line for line in self.lines() if words in line]
+        assert found, f"{words!r} is nowhere on:\n{self.text()}"
+        return found[0]
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            await self.pilot.press(key)
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Until workers and messages are through."""
+        await self.app.workers.wait_for_complete()
+        await self.pilot.pause()
+        await self.pilot.pause()  # a size set while drawing reaches its widget one message later
+
+    async def refetch(self) -> None:
+        """Take over what the feed has now."""
+        self.app.gather_now()
+        await self.settle()
+
+    def toasts(self) -> list[str]:
+        """Toasts as `title: message`."""
+        return [f"{note.title}: {note.message}" for note in self.app._notifications]
+
+
+@asynccontextmanager
+async def opened(feed: scenes.StillFeed, size: tuple[int, int] = (120, 40), **options: Any) -> AsyncIterator[Screen]:
+    """The app on `feed`, with its first scene shown."""
+    deeds = options.pop("actions", None) or scenes.Deeds()
+    given = {"clock": lambda: scenes.NOW, "ticking": False, "no_color": False, "ascii_only": False, **options}
+    app = MoetopApp(feed, actions=deeds, **given)
+    async with app.run_test(size=size) as pilot:
+        screen = Screen(app, pilot, feed, deeds)
+        await screen.refetch()
+        yield screen
