@@ -15,11 +15,17 @@ from moetop.text import plain
 MAX_EVENTS = 40
 """Newest log events listed a server (judgement: one screen)."""
 
+MAX_RUNS = 10
+"""Most earlier runs named."""
+
 MAX_CHART_HOSTS = 52
 """Most hosts on the map: a letter each."""
 
 _MARKUP = re.compile(r"([\\`*\[\]<>#|~&$@]|(?<!\w)_|_(?!\w)|^[-+])")
 _UNLISTED = (EventSeverity.NOISE.value, EventSeverity.METRIC.value)
+_BAR_STEP = re.compile("[\r␍]")
+"""Between the states of a progress bar; only the last is of interest."""
+
 _EPOCH_FLOOR = 1e9
 """Times below are not epoch seconds but counted from a recording's own zero."""
 
@@ -48,16 +54,34 @@ def _time(value: float | None) -> str:
     return datetime.fromtimestamp(value, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def _do(line: str) -> str:
+    """A remedy: a command (`$ ...`) as code, anything else as words."""
+    if line.startswith("$ ") and "`" not in line:
+        return f"`{plain(line[2:], 400)}`"
+    return _inert(line)
+
+
+def _ranges(numbers: list[int]) -> str:
+    """0, 1, 2, 5 as `0-2, 5`."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
 def _findings(host: dict[str, Any]) -> Iterator[str]:
     for finding in host["findings"]:
-        gpus = ", ".join(str(index) for index in finding["gpus"])
-        places = [f"GPU {gpus}" if gpus else "", f"server {_inert(finding['server'])}" if finding["server"] else ""]
+        gpus = f"GPU {_ranges(finding['gpus'])}" if finding["gpus"] else ""
+        places = [gpus, f"server {_inert(finding['server'])}" if finding["server"] else ""]
         place = "; ".join(part for part in places if part)
         yield f"- **{finding['severity']}, {finding['confidence']}**: {_inert(finding['summary'])}" + (
             f" ({place})" if place else ""
         )
         yield from (f"    - {_inert(line)}" for line in finding["evidence"])
-        yield from (f"    - **do:** {_inert(line)}" for line in finding["remedy"])
+        yield from (f"    - **do:** {_do(line)}" for line in finding["remedy"])
     if not host["findings"]:
         yield "No findings."
 
@@ -93,7 +117,8 @@ def _chart(hosts: list[dict[str, Any]]) -> Iterator[str]:
         yield ""
 
 
-def _server(server: dict[str, Any]) -> Iterator[str]:
+def _server(server: dict[str, Any], said: set[str]) -> Iterator[str]:
+    """One server; what the findings above have `said` is not said again."""
     facts = [
         part
         for part in (
@@ -111,23 +136,32 @@ def _server(server: dict[str, Any]) -> Iterator[str]:
     yield f"Kernel tuning: **{_inert(server['tuning']['verdict'])}**"
     yield ""
     yield from (f"- {_inert(line)}" for line in server["tuning"]["evidence"])
-    yield from (f"- **do:** {_inert(line)}" for line in server["tuning"]["remedy"])
+    yield from (f"- **do:** {_do(line)}" for line in server["tuning"]["remedy"] if line not in said)
     metrics = server["metrics"]
     if metrics:
         shown = [
             f"{name} {value:g}" for name, value in metrics.items() if isinstance(value, (int, float)) and name != "t"
         ]
         yield from ("", _inert("Numbers: " + ", ".join(shown))) if shown else ()
-    listed = [event for event in server["events"] if event["severity"] not in _UNLISTED]
-    if listed:
-        yield ""
-        lines = []
-        for event in listed[-MAX_EVENTS:]:
-            times = f" x{event['count']}" if event["count"] > 1 else ""
-            lines.append(f"run {event['run'] or '?'}  {event['kind']}{times}  {plain(event['line'], 240)}")
-        if len(listed) > MAX_EVENTS:
-            lines.insert(0, f"({len(listed) - MAX_EVENTS} earlier events left out)")
-        yield from _code("\n".join(lines))
+    yield from _log(server)
+
+
+def _log(server: dict[str, Any]) -> Iterator[str]:
+    """The newest run's events; what earlier runs came to is history and one line each."""
+    runs = server["runs"]
+    newest = runs[-1]["n"] if runs else None
+    lines = [f"run {run['n']}  {run['start_text'] or ''}  {run['phase']}" for run in runs[:-1][-MAX_RUNS:]]
+    listed = [
+        event for event in server["events"] if event["severity"] not in _UNLISTED and event["run"] in (newest, None)
+    ]
+    if len(listed) > MAX_EVENTS:
+        lines.append(f"({len(listed) - MAX_EVENTS} earlier events of this run left out)")
+    for event in listed[-MAX_EVENTS:]:
+        times = f" x{event['count']}" if event["count"] > 1 else ""
+        text = _BAR_STEP.split(event["line"].rstrip("\r␍"))[-1]
+        lines.append(f"run {event['run'] or '?'}  {event['kind']}{times}  {plain(text, 240)}")
+    if lines:
+        yield from ("", *_code("\n".join(plain(line) for line in lines)))
 
 
 def _host(host: dict[str, Any]) -> Iterator[str]:
@@ -143,9 +177,10 @@ def _host(host: dict[str, Any]) -> Iterator[str]:
     if host["gpus"]:
         yield ""
         yield from _gpus(host)
+    said = {line for finding in host["findings"] for line in finding["remedy"]}
     for server in host["servers"]:
         yield ""
-        yield from _server(server)
+        yield from _server(server, said)
     if host["events"]:
         yield ""
         yield from _code("\n".join(plain(event["line"], 240) for event in host["events"][-MAX_EVENTS:]))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from moetop.cli import main
 from moetop.demo import RECORDED, SCRIPTED, transports
 from moetop.demo.fleet import NOW_T, PAST_S, SNAPSHOT_S
 from moetop.demo.recorded import SCENES, load_scene
@@ -113,3 +114,23 @@ def test_in_real_time_the_past_is_there_at_once_and_the_present_goes_on() -> Non
         transport.close()
         reader.join(5)
         assert not reader.is_alive(), "closing must end the stream"
+
+
+def test_the_snapshot_of_the_demo_gives_the_right_answer(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["--demo", "--snapshot", "-", "--check"]) == 3
+    snapshot = json.loads(capsysbinary.readouterr().out)
+    scripted, recorded = snapshot["hosts"]
+    assert (scripted["headline"], recorded["headline"]) == ("untuned_kernels", "tensor_starved")
+    assert {(gpu["state"], gpu["confidence"]) for gpu in scripted["gpus"]} == {("tensor_starved", "inferred")}
+    assert {(gpu["state"], gpu["confidence"]) for gpu in recorded["gpus"]} == {("tensor_starved", "measured")}
+    (server,) = scripted["servers"]
+    assert server["tuning"]["verdict"] == "never_ran" and server["phase"] == "ready"
+    assert [run["phase"] for run in server["runs"]] == ["crashed", "stopped", "ready"]
+    (finding,) = scripted["findings"]
+    said = " ".join([finding["summary"], *finding["evidence"], *finding["remedy"]])
+    assert finding["confidence"] == "inferred" and finding["server"] == server["name"]
+    for word in ("0.5.9", "flashinfer_cutlass", "0.5.16", "all-reduce"):
+        assert word in said
+    assert "crash" not in finding["summary"]
+    for host in (scripted, recorded):
+        assert host["notes"][0].startswith(("Scripted", "Recorded"))

@@ -78,7 +78,8 @@ def full_snapshot() -> Snapshot:
     )  # fmt: skip
     finding = Finding(
         kind=FindingKind.UNTUNED_KERNELS, severity=Severity.WARNING, confidence=Confidence.INFERRED, gpus=(0,),
-        server="glm5", summary="kernels never tuned", evidence=("a | b",), remedy=("upgrade to 0.5.16",),
+        server="glm5", summary="kernels never tuned", evidence=("a | b",),
+        remedy=("upgrade to 0.5.16", "$ nvidia-smi topo -m"),
     )  # fmt: skip
     return Snapshot(
         moetop="0.1.0", taken_at=1771463370.5, window_s=2.0, headline="untuned_kernels",
@@ -216,7 +217,11 @@ def test_markdown_says_what_is_wrong_and_keeps_foreign_text_inert() -> None:
     text = write_md(full_snapshot()).decode()
     assert text.startswith("# moetop: untuned_kernels\n")
     assert "- **warning, inferred**: kernels never tuned (GPU 0; server glm5)" in text
-    assert "**do:** upgrade to 0.5.16" in text and "2026-02-19 01:09:30 UTC" in text
+    assert (
+        "**do:** upgrade to 0.5.16" in text
+        and "**do:** `nvidia-smi topo -m`" in text
+        and "2026-02-19 01:09:30 UTC" in text
+    )
     assert "| 0 | NVIDIA H200 |" in text and "a \\| b" in text and "gpu_lost" in text
     assert "utilization %" in text and "A glm5-sm120" in text
     assert "\x1b" not in text and "<b>" not in text.split("```")[0]
