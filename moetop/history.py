@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import isnan, nan
 from statistics import median
 
@@ -95,7 +96,7 @@ class History:
     def interval_s(self) -> float | None:
         """Usual seconds between samples, from the newest points."""
         times = self._levels[0][-9 * self._stride :: self._stride]
-        steps = [b - a for a, b in zip(times, times[1:], strict=False) if b > a]
+        steps = [b - a for a, b in pairwise(times) if b > a]
         return median(steps) if steps else None
 
     def rows(self, start: float, end: float) -> Iterator[tuple[float, float, array[float]]]:

@@ -72,6 +72,11 @@ def clean(text: str, limit: int = 500) -> str:
     return plain(text, limit)
 
 
+def _blanks_alike(a: Style | None, b: Style) -> bool:
+    """Whether blanks look the same in both styles: fewer style changes are fewer bytes on the line."""
+    return a is not None and a.bgcolor == b.bgcolor and not (a.underline or b.underline or a.reverse or b.reverse)
+
+
 class Row:
     """A line under construction, at most `width` cells."""
 
@@ -90,8 +95,13 @@ class Row:
         if length > room:
             text = set_cell_size(text, room)
             length = room
-        self._segments.append(Segment(text, style))
         self.used += length
+        if self._segments:
+            last = self._segments[-1]
+            if last.style is style or (text.isspace() and _blanks_alike(last.style, style)):
+                self._segments[-1] = Segment(last.text + text, last.style)
+                return self
+        self._segments.append(Segment(text, style))
         return self
 
     def cell(self, text: str, width: int, style: Style, align: str = "left") -> Row:

@@ -246,7 +246,8 @@ UNTUNED = Finding(
 )
 
 LOG_TEXT: tuple[tuple[float, str, EventKind | None, EventSeverity | None], ...] = (
-    (300, "server_args=ServerArgs(model_path='/models/GLM-5-NVFP4', moe_runner_backend='flashinfer_cutlass', tp_size=8)",
+    (300, "server_args=ServerArgs(model_path='/models/GLM-5-NVFP4', "
+     "moe_runner_backend='flashinfer_cutlass', tp_size=8)",
      EventKind.SERVER_ARGS, EventSeverity.INFO),
     (282, "Load weight begin. avail mem=94.31 GB", EventKind.WEIGHTS_LOADING, EventSeverity.INFO),
     (281, "custom all-reduce is disabled because this platform lacks GPU P2P capability",
