@@ -174,7 +174,7 @@ def test_nesting_without_end_is_cut() -> None:
         ServerReport(name="s", args={"x": value}),)),))))  # fmt: skip
 
 
-@pytest.mark.parametrize("form", ["json", "csv", "md"])
+@pytest.mark.parametrize("form", FORMATS)
 def test_no_format_carries_a_secret(form: str) -> None:
     data = writer_for(form)(full_snapshot())
     assert SECRET.encode() not in data and b"plain-looking-value" not in data
