@@ -108,7 +108,8 @@ def _servers(report: HostReport, statuses: Mapping[str, Status]) -> Iterator[Che
         place = server.log
         trouble = next((statuses[code] for code in ("log_denied", "log_missing") if code in statuses), None)
         if place is None or place.target is None:
-            yield Check("log", "warn", (place and place.why) or "its output is not known", place and place.fix)
+            why = place.why if place is not None else None
+            yield Check("log", "warn", why or "its output is not known", place.fix if place is not None else None)
         elif trouble is not None:
             yield Check("log", "fail", trouble.message, "start moetop as a user who may read it")
         else:
