@@ -35,12 +35,15 @@ class Config:
         return self.interval_s if host.interval_s is None else host.interval_s
 
     def host(self, name: str) -> HostSpec:
-        """The host of that name, or a new one reached with the defaults. Raises UsageError for a bad name."""
+        """The host of that name (a user before it wins), or a new one reached with the defaults. Raises UsageError."""
         wanted = plain(name.strip())
-        for host in self.hosts:
-            if host.name == wanted:
-                return host
-        return _settle(parse_host(name), self.defaults)
+        known = {host.name: host for host in self.hosts}
+        if wanted in known:
+            return known[wanted]
+        given = parse_host(name)
+        if given.name in known:
+            return replace(known[given.name], user=given.user or known[given.name].user)
+        return _settle(given, self.defaults)
 
 
 @dataclass(frozen=True, kw_only=True)

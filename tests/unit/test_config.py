@@ -6,6 +6,7 @@ import dataclasses
 import re
 import time
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -286,6 +287,7 @@ def test_the_command_line_overrides_the_file() -> None:
     assert {merged.interval_of(host) for host in merged.hosts} == {0.5}
     assert merge(config, Overrides()) == config
     assert merge(config, Overrides(hosts=("x",))).hosts[0].user == "ops"
+    assert merge(config, Overrides(hosts=("root@glm5",))).hosts[0] == replace(config.hosts[0], user="root")
 
 
 def test_hosts_on_the_command_line_are_checked_too() -> None:
