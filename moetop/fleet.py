@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -173,10 +173,10 @@ class Supervisor:
         session = _Session(channel, self._options.interval_s, self.transport.finite)
         self._said_bye = False
         self.session = session
+        lines = channel.lines()
         try:
             if self._stop.is_set():
                 return False
-            lines = iter(channel.lines())
             while True:
                 session.waiting(True)
                 raw = next(lines, None)
@@ -193,6 +193,8 @@ class Supervisor:
         finally:
             self.session = None
             channel.close()
+            if isinstance(lines, Generator):
+                lines.close()  # releases what it holds now, not when it is collected
 
     def _take(self, raw: bytes) -> None:
         """One line of the host: decode it, note what matters to the link, pass it on."""

@@ -156,13 +156,11 @@ class Connection:
                 self._join_hop(sock, *route[0])
             for hop, settings in route[1:]:
                 self._join_hop(self._tunnel(settings), hop, settings)
-        except LinkError as error:
+        except BaseException as error:
+            given_up = self.given_up.is_set()
             self.close()
-            if self.given_up.is_set() and error.code not in ("closed",):
+            if given_up and isinstance(error, LinkError):
                 raise LinkError("the attempt was given up", code="closed") from error
-            raise
-        except BaseException:
-            self.close()
             raise
 
     def abort(self) -> None:
@@ -178,7 +176,8 @@ class Connection:
         self.abort()
         with self._closing:
             for session in reversed(self._sessions):
-                session.close()
+                with suppress(EOFError, OSError, paramiko.SSHException):  # its line is cut already
+                    session.close()
             if self._base is not None:
                 self._base.close()
             if self._proxy is not None:

@@ -25,16 +25,16 @@ class LocalTransport:
         self._pipe: ProcessPipe | None = None
 
     def open(self, options: Mapping[str, object]) -> Channel:
-        from moetop.transport.bootstrap import LOADER
+        from moetop.transport.bootstrap import loader_argv
 
         self._check_open()
-        pipe = ProcessPipe(spawn([self._python, "-u", "-c", LOADER]))
+        pipe = ProcessPipe(spawn(loader_argv(self._python)))
         with self._lock:
             self._pipe = pipe
             closed = self._closed
         if closed:
             pipe.shut()
-        return start_probe(pipe, options, python=self._python)
+        return start_probe(pipe, options, python=self._python, with_binding=False)
 
     def run(self, argv: Sequence[str], stdin: bytes = b"", timeout_s: float = 30.0) -> Completed:
         self._check_open()

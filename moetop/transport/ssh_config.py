@@ -115,7 +115,7 @@ def _ask_ssh(target: HostTarget, ssh: str) -> dict[str, list[str]]:
     """`ssh -G` as lower-case keys and their values in order."""
     done = run_process([ssh, "-G", *ssh_arguments(target), "--", target.address], b"", SSH_G_TIMEOUT_S)
     if done.returncode != 0:
-        said = last_words(done.stderr.decode("utf-8", "replace"))
+        said = last_words(done.stderr.decode("utf-8", "replace").strip().partition("\n")[0])
         raise LinkError(
             f"ssh cannot make sense of its configuration for {target.address}: {said}",
             f"try `ssh -G {target.address}`",

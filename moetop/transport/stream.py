@@ -161,9 +161,11 @@ def start_probe(
     python: str = "python3",
     timeout_s: float = MARKER_TIMEOUT_S,
     notes: tuple[bytes, ...] = (),
+    with_binding: bool = True,
 ) -> ProbeChannel:
     """Wait for the loader's marker, send the program, hand out the channel.
 
+    `with_binding` sends pynvml along, for hosts that may lack it.
     Raises LinkError with code no_python, old_python, no_shell, shell_exits, no_marker or lost; the
     pipe is released then.
     """
@@ -171,7 +173,7 @@ def start_probe(
 
     try:
         rest = _await_marker(pipe, python, timeout_s)
-        pipe.write(payload(options), timeout_s)
+        pipe.write(payload(options, with_binding=with_binding), timeout_s)
     except BaseException:
         pipe.shut()
         pipe.finish()
@@ -230,13 +232,15 @@ class ProbeChannel:
         self._reading = threading.Lock()
 
     def lines(self) -> Iterator[bytes]:
-        with self._reading:
-            try:
-                yield from self._notes
-                yield from self._read()
-            finally:
-                self._pipe.shut()
-                self._pipe.finish()
+        if not self._reading.acquire(blocking=False):
+            raise LinkError("the channel is being read already", code="closed")
+        try:
+            yield from self._notes
+            yield from self._read()
+        finally:
+            self._pipe.shut()
+            self._pipe.finish()
+            self._reading.release()
 
     def _read(self) -> Iterator[bytes]:
         splitter = LineSplitter()
