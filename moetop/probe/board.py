@@ -162,5 +162,5 @@ def _status(worker: _Worker, error: Optional[str]) -> Frame:
         "code": code,
         "level": level,
         "message": "GPU %d%s %s" % (index, " (%s)" % pci if pci else "", words),
-        "detail": {"index": index, "pci_bus_id": pci, "error": error},
+        "detail": {"gpu": index, "pci_bus_id": pci, "error": error},
     }

@@ -29,6 +29,7 @@ ARENAS = 2
 M_ARENA_MAX = -8  # malloc.h: a memory arena a thread would cost megabytes
 MAX_CONTROL_LINE = 1 << 20
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 3600.0
+SILENT_INTERVALS = 3
 ONCE_PATIENCE_S = 20.0
 STOP_PATIENCE_S = 1.0
 
@@ -137,10 +138,10 @@ class Session:
     def _put(self, frame: Frame) -> None:
         self.outbox.emit(frame, True)
 
-    def _say(self, code: str, message: str, fatal: bool, detail: Dict[str, Any]) -> None:
+    def _say(self, code: str, message: str, level: str, detail: Dict[str, Any]) -> None:
         """A condition of the source; held back until after hello, so that hello comes first."""
-        level = "error" if fatal else "warning"
-        frame = _status(code, message, level=level, fatal=fatal, detail=detail)
+        fatal = level == "fatal"
+        frame = _status(code, message, level="error" if fatal else level, fatal=fatal, detail=detail)
         if self._greeted:
             self._put(frame)
         else:
@@ -181,9 +182,12 @@ class Session:
         """Wait until an interval after `taken`; False when it is time to end."""
         while self._ending is None:
             now = time.monotonic()
-            left, silence_left = taken + self.interval_s - now, self._heard + self.silence_s - now
+            left = taken + self.interval_s - now
+            # a client pings once an interval at least
+            silence_s = max(self.silence_s, SILENT_INTERVALS * self.interval_s)
+            silence_left = self._heard + silence_s - now
             if silence_left <= 0:
-                self.end("no word from the client for %d s" % self.silence_s)
+                self.end("no word from the client for %d s" % silence_s)
             elif left <= 0:
                 return True
             else:

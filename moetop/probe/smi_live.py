@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from .child import Child
-from .smi import Row, Trouble
+from .smi import Row
 from .smi_stream import FIELDS, SmiEvent, SmiStream, query_argv
 
 Frame = Dict[str, Any]
@@ -38,12 +38,13 @@ class SmiLoop:
         self,
         program: str,
         interval_s: float,
-        say: "Callable[[str, str, bool, Dict[str, Any]], None]",
+        say: "Callable[[str, str, str, Dict[str, Any]], None]",
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._program = program
         self.interval_s = interval_s
-        self._say = say  # code, message, fatal, detail
+        self._say = say  # code, message, level, detail
+        self._told: Dict[str, Dict[str, Any]] = {}  # conditions said and not yet over
         self._patience_s = patience_s
         self._fields: List[str] = list(FIELDS)
         self._lock = threading.Lock()
@@ -79,7 +80,7 @@ class SmiLoop:
         try:
             child = Child(query_argv(interval_s, self._fields, self._program))
         except OSError as error:
-            self._say("smi_failed", "nvidia-smi cannot be started: %s" % error.strerror, True, {})
+            self._tell("smi_failed", "nvidia-smi cannot be started: %s" % error.strerror)
             return False
         lines: "queue.Queue[Optional[str]]" = queue.Queue(10000)
         threading.Thread(target=_pump, args=(child, lines), name="nvidia-smi-out", daemon=True).start()
@@ -98,12 +99,8 @@ class SmiLoop:
             except queue.Empty:
                 self._keep(stream.flush())
                 if time.monotonic() - heard > patience_s:
-                    self._say(
-                        "smi_hang",
-                        "nvidia-smi gave nothing for %d s and was ended; the driver may be wedged" % patience_s,
-                        True,
-                        {},
-                    )
+                    words = "nvidia-smi gave nothing for %d s and was ended; the driver may be wedged"
+                    self._tell("smi_hang", words % patience_s)
                     return False
                 if self.interval_s != interval_s:
                     return True
@@ -112,7 +109,7 @@ class SmiLoop:
                 self._keep(stream.flush())
                 if not told:
                     said = stream.last_words
-                    self._say("smi_failed", "nvidia-smi ended: %s" % (said or "it printed nothing"), True, {})
+                    self._tell("smi_failed", "nvidia-smi ended: %s" % (said or "it printed nothing"))
                 return False
             heard = time.monotonic()
             event = stream.feed(line)
@@ -123,18 +120,22 @@ class SmiLoop:
                 return True
             for trouble in event.troubles:
                 told = True
-                self._tell(trouble)
+                self._tell(trouble.code, trouble.message, trouble.detail)
             self._keep(event)
         return False
 
-    def _tell(self, trouble: Trouble) -> None:
-        self._say(trouble.code, trouble.message, trouble.code != "gpu_lost", trouble.detail)
+    def _tell(self, code: str, message: str, detail: "Optional[Dict[str, Any]]" = None) -> None:
+        detail = detail or {}
+        self._told[code] = detail
+        self._say(code, message, "error" if code == "gpu_lost" else "fatal", detail)
 
     def _keep(self, event: Optional[SmiEvent]) -> None:
         if event is not None and event.rows:
             with self._lock:
                 self._rows = event.rows
             self.first.set()
+            for code in [code for code in self._told if code != "gpu_lost"]:
+                self._say(code, "nvidia-smi answers again", "info", self._told.pop(code))
 
 
 def _pump(child: Child, lines: "queue.Queue[Optional[str]]") -> None:

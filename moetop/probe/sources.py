@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .board import GpuBoard
@@ -13,11 +12,11 @@ from .smi_live import SmiLoop, find_nvidia_smi
 from .smi_stream import info_of, sample_of
 
 Frame = Dict[str, Any]
-Say = Callable[[str, str, bool, Dict[str, Any]], None]
+Say = Callable[[str, str, str, Dict[str, Any]], None]
+"""code, message, level (info, warning, error, or fatal: no GPU data will come), detail."""
 
 START_PATIENCE_S = 20.0
 """nvmlInit takes seconds without persistence mode, for ever on a wedged driver."""
-TELL_AFTER_S = 2.0
 FINAL = ("driver_mismatch", "no_driver", "not_permitted", "gpu_lost")
 """nvidia-smi uses the same library: where NVML fails so, it fails too."""
 
@@ -123,45 +122,41 @@ class SmiSource(Source):
 
 
 def open_source(interval_s: float, say: Say, patience_s: Optional[float] = None) -> Source:
-    """The best source of this host; conditions are told through `say` (code, message, fatal, detail)."""
+    """The best source of this host; conditions are told through `say`."""
     nvml = Nvml()
-    failure, answered = _start_nvml(nvml, say)
+    failure, answered = _start_nvml(nvml)
     if not answered:
-        say("no_nvml", "NVML did not start within %d s: the driver does not answer" % START_PATIENCE_S, True, {})
+        say("no_nvml", "NVML did not start within %d s: the driver does not answer" % START_PATIENCE_S, "fatal", {})
         return Source()
     if failure is None:
         count, reason = nvml.call("nvmlDeviceGetCount")
         if reason is None and count:
             return NvmlSource(nvml, count)
         if reason is None:
-            say("no_gpu", "the NVIDIA driver is there but shows no GPU", True, {})
+            say("no_gpu", "the NVIDIA driver is there but shows no GPU", "fatal", {})
             return Source()
         failure = Failure("no_nvml", "NVML does not count its GPUs: %s" % reason.replace("_", " "), {"reason": reason})
     if failure.code in FINAL:
-        say(failure.code, failure.message, True, dict(failure.detail))
+        say(failure.code, failure.message, "fatal", dict(failure.detail))
         return Source()
     program = find_nvidia_smi()
     if program is None:
         code = "no_nvml" if failure.detail.get("kernel") else "no_driver"
-        say(code, "%s, and no nvidia-smi was found" % failure.message, True, dict(failure.detail))
+        say(code, "%s, and no nvidia-smi was found" % failure.message, "fatal", dict(failure.detail))
         return Source()
     say(
         "fallback_smi",
         "%s; reading nvidia-smi instead, with less detail" % failure.message,
-        False,
+        "warning",
         dict(failure.detail),
     )
     return SmiSource(program, interval_s, say, patience_s)
 
 
-def _start_nvml(nvml: Nvml, say: Say) -> "Tuple[Optional[Failure], bool]":
+def _start_nvml(nvml: Nvml) -> "Tuple[Optional[Failure], bool]":
     """(failure, True), or (None, False) where NVML does not come back. It runs apart since it can hang."""
     result: "List[Optional[Failure]]" = []
     helper = threading.Thread(target=lambda: result.append(nvml.start()), name="nvml-init", daemon=True)
     helper.start()
-    end = time.monotonic() + START_PATIENCE_S
-    helper.join(TELL_AFTER_S)
-    if helper.is_alive():
-        say("stuck_gpu", "NVML is slow to start (persistence mode off?)", False, {})
-        helper.join(max(0.0, end - time.monotonic()))
+    helper.join(START_PATIENCE_S)
     return (result[0], True) if result else (None, False)
