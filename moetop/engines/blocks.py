@@ -100,7 +100,7 @@ class Block:
             return False
         if text.startswith(_CHAIN):
             self.first_error = self.first_error or self.entry.fields.get("error")
-            self.blank = False
+            self.blank = self.has_error = False
             self.after_error = 0
             return False
         if _TRACEBACK in text[:120]:

@@ -80,6 +80,11 @@ ADVISED = "0.5.16"
 """Its FlashInfer (0.6.14) has the fix of tuning that silently did nothing (flashinfer 0037a9c11)."""
 
 
+def first_release(backend: str) -> str | None:
+    """The first SGLang release that tunes this MoE backend."""
+    return next((gate.since for gate in SGLANG_GATES if gate.backends and backend in gate.backends), None)
+
+
 class Outcome(str, Enum):
     """What a release's gate says."""
 
@@ -160,9 +165,9 @@ def _ask(gate: Gate, version: str, backend: str, args: Mapping[str, Any]) -> Ans
     if gate.backends is None:
         attention = args.get("attention_backend")
         if isinstance(attention, str) and attention not in _ATTENTION:
+            names = " or ".join(sorted(_ATTENTION))
             return Answer(
-                Outcome.REFUSES,
-                f"SGLang {version} tunes only with an attention backend of {', '.join(sorted(_ATTENTION))}, not {attention}",
+                Outcome.REFUSES, f"SGLang {version} tunes only with attention backend {names}, not {attention}"
             )
     return Answer(Outcome.PASSES, f"SGLang {version} tunes {backend} when it starts")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from moetop.engines.entry import Entry, make_entry
 from moetop.engines.match import engine_of
 from moetop.engines.reader import Record
-from moetop.engines.rules import Fields, Rule
+from moetop.engines.rules import COUNTED, Fields, Rule
 from moetop.engines.runs import Run
 from moetop.model import Engine, EventKind, EventSeverity, LogEvent, Phase
 
@@ -77,10 +77,10 @@ class Ledger:
     def finish(self, entry: Entry, echo: bool = False) -> None:
         """Collapse a complete event into an earlier one that it repeats."""
         run = self.runs[entry.run - self.runs[0].n] if entry.run >= self.runs[0].n else self.run
+        if entry.rule.severity in COUNTED:
+            return
         entry.key = entry.make_key()
         earlier = run.by_key.get(entry.key)
-        if entry.rule.severity in (EventSeverity.METRIC, EventSeverity.NOISE):
-            return
         if earlier is None or earlier is entry:
             if len(run.by_key) < MAX_KEYS:
                 run.by_key[entry.key] = entry
@@ -124,6 +124,11 @@ class Ledger:
         """Count lines of a kind."""
         add_counts(self.counts, {kind.value: by})
         add_counts(self.run.counts, {kind.value: by})
+
+    def count_noise(self, kind: EventKind, by: int) -> None:
+        """So many more lines that are only counted."""
+        self.noise += by
+        self.tick(kind, by)
 
     def take_counts(self, counts: Mapping[str, int]) -> None:
         """Lines counted elsewhere."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,17 +12,22 @@ from moetop.engines.blocks import MAX_OTHERS, Block, is_exception
 from moetop.engines.digest import LogDigest
 from moetop.engines.entry import Entry
 from moetop.engines.ledger import Ledger
-from moetop.engines.literals import may_be_counted, may_be_event
+from moetop.engines.literals import candidates
 from moetop.engines.match import classify, engine_of
 from moetop.engines.reader import MAX_LINE, Record, read_line
 from moetop.engines.report import make_digest
-from moetop.engines.rules import Rule
+from moetop.engines.rules import COUNTED, Rule
 from moetop.engines.tail import Tail
 from moetop.model import Engine, EventKind, EventSeverity, LogEvent
 
 MAX_BLOCKS = 64
 MAX_JOINS = 6
 JOIN_LIMIT = 8192
+METRICS_A_DIGEST = 200
+"""Metric lines read one by one between two digests; of more, only the newest `LATE_LINES` are read."""
+LATE_LINES = 64
+JUNCTION = 160
+"""Characters on either side of a line's end in which a cut record is looked for."""
 MIN_WRAP = 40
 """No terminal is narrower: a shorter line was not cut by one."""
 
@@ -51,6 +57,7 @@ class _Open:
 
     record: Record
     entry: Entry | None
+    width: int
     joins: int = 0
 
 
@@ -69,6 +76,8 @@ class LogBook:
         self._last_t: float | None = None
         self._last_t_text: str | None = None
         self._fresh: list[LogEvent] = []
+        self._metric_lines = 0
+        self._late: deque[tuple[str, float | None, int]] = deque(maxlen=LATE_LINES)
 
     def feed(self, line: str, t: float | None = None) -> tuple[LogEvent, ...]:
         """Take in one line; the events it completed (lines that are noise are not among them).
@@ -80,19 +89,47 @@ class LogBook:
         self._lines += 1
         if len(line) > MAX_LINE:
             line = line[:MAX_LINE]
-        lowered = line.lower()
-        matched: Rule | None = None
-        self._fresh = []
-        if self._blocks or may_be_event(lowered) or may_be_counted(lowered) or self._may_continue(line):
-            matched = self._feed_records(line, t, n)
-        else:
-            self._settle()
-            self._open = None
-        self._last_line = "" if matched is not None else line
         if t is not None:
             self._last_t = t
+        rows = candidates(line.lower())
+        self._fresh = []
+        matched = self._shortcut(rows, line, t, n) if not self._blocks else None
+        if matched is None and (rows or self._blocks or self._may_continue(line)):
+            self._flush_late()
+            matched = self._feed_records(line, t, n)
+            self._last_line = "" if matched is not None else line
+        elif matched is None:
+            self._settle()
+            self._open = None
+            self._last_line = line
         self.tail.add(n, line, t, matched)
         return tuple(self._fresh)
+
+    def _shortcut(self, rows: list[Rule], line: str, t: float | None, n: int) -> Rule | None:
+        """Count a line that is nothing but noise, or one more metric line of a storm, without taking it apart."""
+        if not rows or not all(rule.severity in COUNTED for rule in rows) or "\r" in line or line[:1] in "{ \t":
+            return None
+        rule = next((each for each in rows if each.regex.search(line) is not None), None)
+        if rule is None:
+            return None
+        if rule.severity is EventSeverity.METRIC:
+            if self._metric_lines < METRICS_A_DIGEST:
+                self._metric_lines += 1
+                return None
+            self._late.append((line, t, n))
+        self._settle()
+        self._open = None
+        self._last_line = ""
+        self._ledger.count_noise(rule.kind, 1)
+        return rule
+
+    def _flush_late(self) -> None:
+        """Read the newest metric lines of a storm: whatever comes next must find them read."""
+        late, self._late = self._late, deque(maxlen=LATE_LINES)
+        for line, t, n in late:
+            rule = self._feed_records(line, t, n)
+            if rule is not None:
+                self._ledger.count_noise(rule.kind, -1)
 
     def count(self, counts: Mapping[str, int], skipped: int) -> None:
         """Take in what the host counted instead of sending: lines by kind, and how many in all."""
@@ -103,6 +140,8 @@ class LogBook:
 
     def digest(self) -> LogDigest:
         """All that is known from the log now."""
+        self._flush_late()
+        self._metric_lines = 0
         return make_digest(self.name, self._ledger, self._lines, self._skipped, self._last_t, self._last_t_text)
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────
@@ -111,13 +150,11 @@ class LogBook:
         """Whether the line may be the rest of a record that was cut by a terminal's width."""
         if self._open is not None and self._open.entry is not None:
             return True
-        if "NVRM:" in line:
+        if line.lstrip().startswith("NVRM:") or "kernel: NVRM:" in line:
             return True
         if len(self._last_line) < MIN_WRAP or _NEW_RECORD.match(line):
             return False
-        if self._open is not None:
-            return True
-        return may_be_event((self._last_line[-160:] + line[:160]).lower())
+        return self._open is not None or bool(candidates((self._last_line[-JUNCTION:] + line[:JUNCTION]).lower()))
 
     def _feed_records(self, line: str, t: float | None, n: int) -> Rule | None:
         matched: Rule | None = None
@@ -144,14 +181,14 @@ class LogBook:
         """Look at the line before this one after all: the two may be one record."""
         before = read_line(self._last_line)
         if before:
-            self._open = _Open(before[-1], None)
+            self._open = _Open(before[-1], None, len(self._last_line))
 
     def _feed_record(self, record: Record, line: str, n: int) -> Rule | None:
         if record.text.startswith("Message: ") and not record.headed:
             record.text = _MESSAGE.sub("", record.text, count=1).rstrip("'\"")
             self._close_blocks(lambda block: block.is_logging)
         engine = engine_of(record) or self._ledger.run.engine
-        own = classify(record.text, record.text.lower(), engine, record.head)
+        own = classify(record.text, engine, record.head)
         taken = self._continue_block(record, own, engine)
         if taken is not None:
             return taken
@@ -161,7 +198,7 @@ class LogBook:
         self._settle()
         if own is None:
             if self._open is None or record.headed:
-                self._open = _Open(record, None)
+                self._open = _Open(record, None, len(line))
             return None
         return self._take(own, record, line, n, engine)
 
@@ -176,7 +213,7 @@ class LogBook:
         if rule.block:
             self._open_block(entry, record)
         elif rule.needs and rule.needs not in fields:
-            self._open = _Open(record, entry)
+            self._open = _Open(record, entry, len(line))
         else:
             self._finish(entry)
         return rule
@@ -203,13 +240,13 @@ class LogBook:
         kernel = record.text.lstrip().startswith("NVRM:") and last.record.text.startswith("NVRM:")
         if kernel:
             rest = " " + record.text.lstrip()[5:].lstrip()
-        elif record.headed or len(last.record.text) < MIN_WRAP:
+        elif record.headed or last.width < MIN_WRAP:
             return None
         else:
             rest = record.text
         cut = len(last.record.text)
         text = (last.record.text + rest)[:JOIN_LIMIT]
-        found = classify(text, text.lower(), engine, last.record.head)
+        found = classify(text, engine, last.record.head)
         last.joins += 1
         if last.entry is not None:
             if own is not None and own[0] is not last.entry.rule:
@@ -286,7 +323,7 @@ class LogBook:
         """Let a traceback's last line say what it is."""
         entry = block.entry
         error = str(entry.fields.get("error", ""))
-        found = classify(error, error.lower(), engine, record.head)
+        found = classify(error, engine, record.head)
         if found is None or entry.rule.id == "g.logging":
             return
         if found[0].kind is EventKind.OOM:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from moetop.engines.literals import candidates
 from moetop.engines.reader import Record
-from moetop.engines.rules import RULES, Rule
+from moetop.engines.rules import Rule
 from moetop.model import Engine
 
 HEAD_ENGINE: dict[str, Engine] = {
@@ -26,17 +27,11 @@ def engine_of(record: Record) -> Engine | None:
     return found
 
 
-def classify(text: str, lowered: str, engine: Engine | None, head: str) -> tuple[Rule, re.Match[str]] | None:
-    """The first row that fits, with its match; `lowered` is `text` in lower case."""
-    for rule in RULES:
-        for literal in rule.literals:
-            if literal in lowered:
-                break
-        else:
-            continue
-        if not rule.fits(engine, head):
-            continue
-        match = rule.regex.search(text)
-        if match is not None:
-            return rule, match
+def classify(text: str, engine: Engine | None, head: str) -> tuple[Rule, re.Match[str]] | None:
+    """The first row that fits, with its match."""
+    for rule in candidates(text.lower()):
+        if rule.fits(engine, head):
+            match = rule.regex.search(text)
+            if match is not None:
+                return rule, match
     return None

@@ -5,13 +5,9 @@ from __future__ import annotations
 
 import shlex
 
-from moetop.engines.gates import ADVISED, FIRST_CUTLASS
+from moetop.engines.gates import ADVISED
 from moetop.model import Engine
 
-UPGRADE_SGLANG = (
-    f"upgrade to SGLang {ADVISED} or later and keep the same backend ({FIRST_CUTLASS} is the first release that tunes "
-    "flashinfer_cutlass), then retune and restart"
-)
 NO_BUNDLED_FILE = (
     "do not write a file under flashinfer/tuning_configs: those are read only with "
     "FLASHINFER_AUTOTUNER_LOAD_FROM_FILE=1, and a missing one is not the cause"
@@ -49,6 +45,14 @@ SEE_TUNER = {
     "lines at info level",
     Engine.VLLM: "to tell: start with FLASHINFER_LOGGING_LEVEL=INFO (the default) and keep the start-up lines",
 }
+
+
+def upgrade_sglang(backend: str, first: str) -> str:
+    """Upgrade, with the release from which on the backend is tuned."""
+    return (
+        f"upgrade to SGLang {ADVISED} or later and keep the same backend ({first} is the first release that tunes "
+        f"{backend}), then retune and restart"
+    )
 
 
 def triton_script(engine: Engine | None, model: str | None, tp: int | None, dtype: str | None) -> str:

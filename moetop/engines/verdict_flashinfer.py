@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from moetop.engines import remedies
 from moetop.engines.case import Case
-from moetop.engines.gates import FIRST_CACHE, FIRST_DEFAULT_ON, MIN_CC_MAJOR, Answer, Outcome, cc_major, sglang_gate
+from moetop.engines.gates import (
+    FIRST_CACHE,
+    FIRST_DEFAULT_ON,
+    MIN_CC_MAJOR,
+    Answer,
+    Outcome,
+    cc_major,
+    first_release,
+    sglang_gate,
+)
 from moetop.model import Engine, Tuning, TuningFile, Verdict
 
 VACUOUS_S = 1.0
@@ -209,16 +218,22 @@ def _after_refusal(case: Case) -> tuple[str, ...]:
     major = cc_major(case.compute_capability)
     if major is not None and major < MIN_CC_MAJOR:
         return (remedies.OTHER_BACKEND,)
-    steps = [remedies.UPGRADE_SGLANG, remedies.NO_BUNDLED_FILE]
+    steps = [*_upgrade(case), remedies.NO_BUNDLED_FILE]
     if (case.tp or 0) > 2:
         steps.append(remedies.CHECK_ALLREDUCE)
     return tuple(steps)
 
 
+def _upgrade(case: Case) -> tuple[str, ...]:
+    backend = case.backend or ""
+    first = first_release(backend)
+    return (remedies.upgrade_sglang(backend, first),) if first else (remedies.OTHER_BACKEND,)
+
+
 def _switch_on(case: Case) -> tuple[str, ...]:
     words = remedies.SWITCH_ON.get(case.engine or Engine.FLASHINFER)
     if case.engine is Engine.SGLANG and not case.at_least(FIRST_DEFAULT_ON):
-        return ("restart with --enable-flashinfer-autotune", remedies.UPGRADE_SGLANG)
+        return ("restart with --enable-flashinfer-autotune", *_upgrade(case))
     return (words,) if words else ()
 
 
@@ -228,9 +243,11 @@ def _silence(case: Case) -> list[str]:
     if level and level not in ("INFO", "DEBUG"):
         return [f"FLASHINFER_LOGGING_LEVEL={level.lower()} hides the tuner's lines, so their absence proves nothing"]
     if case.engine is Engine.SGLANG and (case.version is None or case.at_least(FIRST_CACHE)):
+        own = case.clean and case.ready and str(case.args.get("log_level", "info")) in ("info", "debug")
         return [
+            *(("SGLang's own line on entering the tuner is missing though the start is in the log",) if own else ()),
             "no tuner line was seen; SGLang 0.5.12 and later silences FlashInfer and a warm cache needs no tuning, "
-            "so that it never ran, ran silently, or found nothing to do cannot be told apart from this log"
+            "so that it never ran, ran silently, or found nothing to do cannot be told apart from this log",
         ]
     if not case.clean:
         return ["no tuner line was seen, but the log does not show this run from its start"]

@@ -716,7 +716,7 @@ RULES: tuple[Rule, ...] = (
         kind=K.ATTENTION_BACKEND_SELECTED,
         severity=S.INFO,
         engines=SGL,
-        pattern=r"Attention backend not (?:specified|set)\. (?:Use|Falling back to) .?(?P<backend>\w+)",
+        pattern=r"""Attention backend not (?:specified|set)\. (?:Use|Falling back to) ['\"]?(?P<backend>\w+)""",
         literals=(
             "attention backend not specified",
             "attention backend not set",
