@@ -78,8 +78,8 @@ class ServerEvidence:
         self._digests.pop(frame.source, None)
         if frame.skipped or frame.counts:
             book.count(frame.counts, frame.skipped)
-        old = frame.history or not self.live
-        events = book.feed(frame.line, None if old else frame.t)
+        dated = self.live and (not frame.history or frame.source == KERNEL)  # kernel frames carry the record's time
+        events = book.feed(frame.line, frame.t if dated else None)
         if not (frame.history and self.live):
             for event in events:
                 running = event.fields.get("running") if event.kind is EventKind.THROUGHPUT else None
