@@ -64,6 +64,12 @@ class Engine:
             self._lock.notify()
         return True
 
+    def drain(self) -> None:
+        """Take no more requests; `run` ends when those that are here are done."""
+        with self._lock:
+            self.draining = True
+            self._lock.notify()
+
     def counts(self) -> tuple[int, int]:
         with self._lock:
             return len(self._running), len(self._queue)
@@ -146,7 +152,7 @@ class Handler(BaseHTTPRequestHandler):
             body = json.loads(self.rfile.read(min(size, MAX_BODY)))
             wanted = int(body.get("sampling_params", {}).get("max_new_tokens", 256))
         except (ValueError, AttributeError):
-            self._reply(400, json.dumps({"error": "expected {\"text\": ..., \"sampling_params\": {\"max_new_tokens\": N}}"}))
+            self._reply(400, json.dumps({"error": 'expected {"text": ..., "sampling_params": {"max_new_tokens": N}}'}))
             return
         request = self._generate(max(1, min(wanted, 1 << 20)), 3600.0)
         if request is None:
@@ -228,7 +234,7 @@ def main() -> int:
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def drain(signum: int, frame: object) -> None:
-        engine.draining = True
+        engine.drain()
         log(f"SIGTERM received. signum={signum} frame=None. Draining requests and shutting down...")
 
     signal.signal(signal.SIGTERM, drain)
@@ -237,7 +243,7 @@ def main() -> int:
     scheduler.start()
     log("The server is fired up and ready to roll!")
     while scheduler.is_alive():
-        scheduler.join(0.5)
+        scheduler.join(0.1)
     time.sleep(0.2)
     server.shutdown()
     return 0 if engine.failed is None else 1

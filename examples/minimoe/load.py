@@ -1,6 +1,6 @@
 """A steady load for minimoe: so many requests at once, again and again; it waits while the server is away.
 
-    python load.py --port 30000 --concurrency 32 --seconds 600
+python load.py --port 30000 --concurrency 32 --seconds 600
 """
 
 from __future__ import annotations

@@ -53,9 +53,7 @@ class TritonModel:
             return made.normal_(std=size[-1] ** -0.5)
 
         h, f, e = shape.hidden_size, shape.moe_intermediate_size, shape.num_experts
-        self._layers = [
-            (weight(e, h), weight(e, 2 * f, h), weight(e, h, f)) for _ in range(shape.num_hidden_layers)
-        ]
+        self._layers = [(weight(e, h), weight(e, 2 * f, h), weight(e, h, f)) for _ in range(shape.num_hidden_layers)]
         self._embedding = weight(shape.vocab_size, h) * h**0.5
         self._places = weight(max_requests * shape.block_tokens, h) * h**0.5
         self._tokens = torch.randint(shape.vocab_size, (max_requests * shape.block_tokens,), device="cuda")

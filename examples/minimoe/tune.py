@@ -80,11 +80,17 @@ class StandInBench:
         return tokens / (tiles["BLOCK_SIZE_M"] * tiles["BLOCK_SIZE_N"] * tiles["num_warps"])
 
 
-def tune(shape: Shape, bench: Bench | StandInBench, sizes: list[int], space: list[dict[str, int]]) -> dict[str, dict[str, int]]:
+def tune(
+    shape: Shape, bench: Bench | StandInBench, sizes: list[int], space: list[dict[str, int]]
+) -> dict[str, dict[str, int]]:
     """The fastest tiles of every batch size."""
     table: dict[str, dict[str, int]] = {}
     for tokens in sizes:
-        timed = [(took, index) for index, tiles in enumerate(space) if (took := bench.milliseconds(tokens, tiles)) is not None]
+        timed = [
+            (took, index)
+            for index, tiles in enumerate(space)
+            if (took := bench.milliseconds(tokens, tiles)) is not None
+        ]
         if not timed:
             raise SystemExit(f"no tiles work for {tokens} tokens on this GPU")
         took, index = min(timed)

@@ -1,4 +1,4 @@
-"""`moetop --retune`: plan, confirm, follow the job on the host, prove, exit code. The only writer to the terminal here."""
+"""`moetop --retune`: plan, confirm, follow the job on the host, prove, exit code. It alone writes to the terminal."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def _newest(listed: tuple[JobLine, ...], server: str | None) -> JobLine | None:
     """What runs or is left open first, else the newest."""
     mine = [one for one in listed if server is None or one.server == server]
     unfinished = [one for one in mine if one.status in (JobStatus.RUNNING, JobStatus.INTERRUPTED)]
-    return (unfinished or mine or [None])[0]
+    return next(iter(unfinished or mine), None)
 
 
 def _choose(call: Call, state: JobState) -> str | None:

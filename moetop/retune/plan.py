@@ -135,9 +135,9 @@ def _running(server: ServerReport, survey: Survey | None) -> float | None:
     return server.metrics.running if server.metrics is not None else None
 
 
-def _shown(argv: list[str]) -> str:
-    """A command as a person would type it, without its secrets."""
-    return shlex.join(redact_argv(argv))
+def _shown(argv: list[str], how: str = "command") -> str:
+    """A command as a person would type it, without its secrets; our own commands to a manager hold none."""
+    return shlex.join(argv if how in ("unit", "container") else redact_argv(argv))
 
 
 class _Draft:
@@ -261,12 +261,17 @@ class _Draft:
             "tune": self.tune(),
             "moves": list(self.moves),
             "log": self.log(),
-            "lines": {
-                name: [line.pattern for line in getattr(engine, name)]
-                for name in ("ready", "failed", "tuned", "untuned")
-            },
+            "lines": self.lines(),
             "timeouts": self.timeouts,
             "steps": [{"id": step.id, "title": step.title, "timeout_s": step.timeout_s} for step in self.steps()],
+        }
+
+    def lines(self) -> dict[str, list[str]]:
+        """The patterns that speak of this server's kind of tuning."""
+        tuner = Tuner.OFFLINE if self.offline else Tuner.AT_START
+        names = ("ready", "failed", "tuned", "untuned")
+        return {
+            name: [line.pattern for line in getattr(self.engine, name) if line.tuner in (None, tuner)] for name in names
         }
 
     # ── what is shown ────────────────────────────────────────────────────────────────────────────
@@ -301,7 +306,7 @@ class _Draft:
         if stop["how"] == "signal":
             first = f"SIGTERM to process {self.server.pid}: {self.engine.drain}"
         else:
-            first = _shown(stop["argv"])
+            first = _shown(stop["argv"], stop["how"])
         wait = (
             f"after {self.timeouts['drain_s']:.0f} s you are asked: wait or kill; SIGKILL after another"
             f" {self.timeouts['ask_s']:.0f} s without an answer"
@@ -335,7 +340,7 @@ class _Draft:
 
     def _start_lines(self) -> tuple[str, ...]:
         start = self.new_start()
-        lines = [_shown(start["argv"]) or "the command of the running process"]
+        lines = [_shown(start["argv"], start["how"]) or "the command of the running process"]
         if start["how"] == "process":
             if self.process.get("cwd"):
                 lines.append(f"in {self.process['cwd']}")

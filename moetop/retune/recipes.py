@@ -14,10 +14,15 @@ from moetop.retune.types import Tuner
 
 @dataclass(frozen=True)
 class Line:
-    """A pattern of the server's log (Python `re`, searched in a line) and where its text comes from."""
+    """A pattern of the server's log (Python `re`, searched in a line) and where its text comes from.
+
+    `tuner` is set where the line speaks of that kind of tuning only: a server whose experts are FlashInfer's may
+    well say that some Triton table is missing.
+    """
 
     pattern: str
     source: str
+    tuner: Tuner | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ _CUDA_FAILED = (
     Line(r"Watchdog caught collective operation timeout: WorkNCCL", "torch ProcessGroupNCCL.cpp"),
 )
 _FLASHINFER_UNTUNED = (
-    Line(r"\[Autotuner\]: OOM detected, falling back to default tactic", "flashinfer autotuner.py:1897"),
+    Line(r"\[Autotuner\]: OOM detected, falling back to default tactic", "flashinfer autotuner.py:1897", Tuner.AT_START),
 )
 
 ENGINES: dict[Engine, EngineRecipe] = {
@@ -118,13 +123,14 @@ ENGINES: dict[Engine, EngineRecipe] = {
             *_CUDA_FAILED,
         ),
         tuned=(
-            Line(r"Using MoE kernel config from .+\.json", "sglang 0.5.18 fused_moe_triton_config.py:110"),
-            Line(r"FlashInfer autotune completed\.", "sglang 0.5.18 flashinfer_autotune.py:206"),
+            Line(r"Using MoE kernel config from .+\.json", "sglang 0.5.18 fused_moe_triton_config.py:110", Tuner.OFFLINE),
+            Line(r"FlashInfer autotune completed\.", "sglang 0.5.18 flashinfer_autotune.py:206", Tuner.AT_START),
         ),
         untuned=(
             Line(
                 r"Using default MoE kernel config\. Performance might be sub-optimal!",
                 "sglang 0.5.18 fused_moe_triton_config.py:164",
+                Tuner.OFFLINE,
             ),
             *_FLASHINFER_UNTUNED,
         ),
@@ -133,7 +139,7 @@ ENGINES: dict[Engine, EngineRecipe] = {
             "waiting": ("sglang:num_queue_reqs",),
             "generated": ("sglang:generation_tokens_total",),
         },
-        drain="SIGTERM to the parent process; it answers 503 and lets running requests end, without a limit of its own",
+        drain="the parent answers 503 from then on and lets running requests end, without a limit of its own",
         never=(
             "never SIGQUIT: SGLang takes it for a dead child and kills itself at once",
             "never start while a process of the old server holds a GPU",
@@ -157,14 +163,14 @@ ENGINES: dict[Engine, EngineRecipe] = {
             *_CUDA_FAILED,
         ),
         tuned=(
-            Line(r"Using configuration from .+\.json for MoE layer", "vllm fused_moe.py:1149 @ 017e9f4"),
-            Line(r"\[Autotuner\]: Saved \d+ configs to ", "flashinfer autotuner.py:2653"),
-            Line(r"\[AutoTuner\]: Tuning \S+:\s*100%", "flashinfer autotuner.py:1767"),
+            Line(r"Using configuration from .+\.json for MoE layer", "vllm fused_moe.py:1149 @ 017e9f4", Tuner.OFFLINE),
+            Line(r"\[Autotuner\]: Saved \d+ configs to ", "flashinfer autotuner.py:2653", Tuner.AT_START),
+            Line(r"\[AutoTuner\]: Tuning \S+:\s*100%", "flashinfer autotuner.py:1767", Tuner.AT_START),
         ),
         untuned=(
-            Line(r"Using default MoE config\. Performance might be sub-optimal!", "vllm fused_moe.py:1162 @ 017e9f4"),
-            Line(r"Skipping FlashInfer autotune because it is disabled", "vllm kernel_warmup.py:170 @ 017e9f4"),
-            Line(r"No FlashInfer autotune cache entries found", "vllm kernel_warmup.py:160, builds of 2026-05 to 08"),
+            Line(r"Using default MoE config\. Performance might be sub-optimal!", "vllm fused_moe.py:1162 @ 017e9f4", Tuner.OFFLINE),
+            Line(r"Skipping FlashInfer autotune because it is disabled", "vllm kernel_warmup.py:170 @ 017e9f4", Tuner.AT_START),
+            Line(r"No FlashInfer autotune cache entries found", "vllm kernel_warmup.py:160, builds of 2026-05 to 08", Tuner.AT_START),
             *_FLASHINFER_UNTUNED,
         ),
         metrics={
@@ -172,7 +178,7 @@ ENGINES: dict[Engine, EngineRecipe] = {
             "waiting": ("vllm:num_requests_waiting",),
             "generated": ("vllm:generation_tokens_total", "vllm:generation_tokens"),
         },
-        drain="SIGTERM to the parent process; it waits --shutdown-timeout seconds (by default 0: requests are cut)",
+        drain="the parent waits --shutdown-timeout seconds (by default 0: requests are cut)",
         never=("never start while VLLM::EngineCore or VLLM::Worker of the old server hold a GPU",),
         timeouts={},
         source="vllm 27066d1b2b (2026-03-05), utils.py:455",
@@ -188,7 +194,7 @@ ENGINES: dict[Engine, EngineRecipe] = {
             Line(r"\[Autotuner\] No valid runner/tactic was found for custom_op=", "tensorrt_llm autotuner.py"),
         ),
         metrics={},
-        drain="SIGTERM to trtllm-serve; it ends its child, waits 10 s, then kills it (running requests are cut)",
+        drain="trtllm-serve ends its child, waits 10 s, then kills it (running requests are cut)",
         never=("never share one cache path between models or over a network file system",),
         timeouts={},
         source="tensorrt_llm serve.py _signal_handler_cleanup_child @ 4c05a74",

@@ -66,7 +66,7 @@ def plan_text(plan: Plan) -> str:
         said.append(f"       undo: {step.undo}")
     said.append("")
     said += [f"  ▲ {warning}" for warning in plan.warnings]
-    said += [f"  never: {rule}" for rule in plan.never]
+    said += [f"  rule: {rule}" for rule in plan.never]
     said.append("  Any step that fails or takes too long puts everything back and starts the server as it was.")
     if plan.confirm is not None:
         said.append(f"  {plan.confirm_why}: type the host's name ({plan.confirm}) to go on.")
@@ -143,9 +143,7 @@ def _md(text: str) -> str:
 
 def proof_text(proof: Proof) -> str:
     """The table for a terminal."""
-    cells = [
-        (f"{row.name}{f' ({row.unit})' if row.unit else ''}", row.before, row.after, row.change) for row in proof.rows
-    ]
+    cells = [(_name(row), row.before, row.after, row.change) for row in proof.rows]
     widths = [max(len(cell[column]) for cell in cells) for column in range(3)]
     lines = [
         f"  {name:<{widths[0]}}  {old:>{widths[1]}}  {new:>{widths[2]}}  {change}".rstrip()

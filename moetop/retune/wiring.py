@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from moetop.config import Config
 from moetop.errors import LinkError
-from moetop.model import HostReport, HostStatus, LinkPhase
+from moetop.model import HostReport, HostStatus
 from moetop.retune.cli import Call
 from moetop.retune.types import overrides_for
+from moetop.watch import Watch
 
 FIRST_REPORT_S = 60.0
 """Connecting, finding servers and scanning their logs; a 1 GiB log takes seconds."""
-QUIET_S = 3.0
-"""A host whose servers and findings have not changed for this long has told what it knows (judgement)."""
+SAMPLED_S = 3.0
+"""Span of GPU samples wanted before a plan is made."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def watching(args: argparse.Namespace, config: Config) -> Iterator[Call]:
     try:
         with session.running():
             if not args.attach:
-                _wait_for_report(report, lambda: session.watch.link(name))
+                _wait_for_report(session.watch, name)
             yield Call(
                 transport=transport,
                 host=name,
@@ -59,21 +59,9 @@ def watching(args: argparse.Namespace, config: Config) -> Iterator[Call]:
         transport.close()
 
 
-def _wait_for_report(report, link) -> None:  # type: ignore[no-untyped-def]
+def _wait_for_report(watch: Watch, name: str) -> None:
     """Until the host has told what servers it has. Raises LinkError."""
-    deadline = time.monotonic() + FIRST_REPORT_S
-    last, since = None, time.monotonic()
-    while time.monotonic() < deadline:
-        now = report()
-        state = link()
-        if state.phase == LinkPhase.LOST and state.next_try_t is None:
-            raise LinkError(state.reason or "the host cannot be watched", state.advice, code=state.code or "lost")
-        shape = (now.status, tuple((one.name, one.phase, one.tuning, len(one.events)) for one in now.servers))
-        if shape != last:
-            last, since = shape, time.monotonic()
-        if now.status != HostStatus.UNREACHABLE and now.servers and time.monotonic() - since > QUIET_S:
-            return
-        time.sleep(0.1)
-    if report().status == HostStatus.UNREACHABLE:
-        state = link()
-        raise LinkError(state.reason or "the host cannot be watched", state.advice, code=state.code or "lost")
+    watch.wait(lambda: watch.is_searched(name) and watch.is_sampled(name, SAMPLED_S), FIRST_REPORT_S)
+    link = watch.link_of(name)
+    if watch.report(name).status == HostStatus.UNREACHABLE:
+        raise LinkError(link.reason or f"{name} cannot be watched", link.advice, code=link.code or "lost")

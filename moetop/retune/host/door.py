@@ -50,16 +50,26 @@ def start(request: dict[str, Any], program: dict[str, Any]) -> dict[str, Any]:
     """Make the job's folder and start its runner; the job's id once the runner holds the lock."""
     spec = request["spec"]
     folder = store.new_job(spec["server"])
+    try:
+        _fill(folder, spec, request["operator"], program)
+        _launch(folder, "forward")
+    except (OSError, Denied):
+        shutil.rmtree(str(folder), ignore_errors=True)
+        raise
+    return _wait_for_runner(folder)
+
+
+def _fill(folder: Path, spec: dict[str, Any], operator: str, program: dict[str, str]) -> None:
+    """Everything the runner reads; nothing runs yet."""
     spec["lock_key"] = survey.lock_key(spec.get("port"), spec["ident"]["pid"])
     store.write_json(folder / "spec.json", spec)
-    state = _new_state(folder, spec, request["operator"])
+    state = _new_state(folder, spec, operator)
     for entry in state["steps"]:
         entry.update(state="pending", started=None, ended=None, detail="")
     store.write_json(folder / "state.json", state)
+    store.keep_reserve(folder)
     _write_program(folder, program)
-    store.log_action(request["operator"], f"{spec['server']}: retune", "asked for", folder.name)
-    _launch(folder, "forward")
-    return _wait_for_runner(folder)
+    store.log_action(operator, f"{spec['server']}: retune", "asked for", folder.name)
 
 
 def _new_state(folder: Path, spec: dict[str, Any], operator: str) -> dict[str, Any]:
@@ -153,14 +163,12 @@ def poll(request: dict[str, Any]) -> dict[str, Any]:
             raw = stream.read(_READ_BYTES)
     whole = raw[: raw.rfind(b"\n") + 1]
     lines = whole.splitlines(keepends=True)[:MAX_REPLY_LINES]
-    alive = store.runner_alive(state)
-    status = "interrupted" if state["status"] == RUNNING and state["runner"] and not alive else state["status"]
     shown = ("job", "host", "server", "operator", "user", "created", "ended", "mode", "asks", "steps", "moved",
              "installed", "before", "after", "message", "advice", "reason", "not_back", "signalled")  # fmt: skip
     rebooted = bool(state["runner"]) and state["runner"]["boot"] != procs.boot_id()
     return {
         **{key: state.get(key) for key in shown},
-        "status": status,
+        "status": store.status_of(state),
         "now": time.time(),
         "rebooted": rebooted,
         "folder": str(folder),

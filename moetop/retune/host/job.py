@@ -54,6 +54,9 @@ class Job:
         except OSError as error:
             if self.must_save:
                 raise StepFailed(f"the job's state cannot be written: {error.strerror}") from None
+            if store.use_reserve(self.folder):
+                self.save()
+                return
             print(f"state not written: {error}", flush=True)  # noqa: T201 - goes to runner.log
 
     def say(self, text: str, source: str = "moetop") -> None:

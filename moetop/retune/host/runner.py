@@ -76,7 +76,7 @@ def _forward(job: Job, server: ServerControl) -> None:
 
 def _retuned_words(job: Job) -> str:
     before, after = job.state["before"].get("tokens_s"), job.state["after"].get("tokens_s")
-    numbers = f"; {before:g} -> {after:g} tokens/s" if before is not None and after is not None else ""
+    numbers = f"; {before:g} -> {after:g} tokens/s" if before and after else ""
     return f"{job.state['server']} is retuned and ready{numbers}"
 
 
@@ -158,7 +158,8 @@ def _wait_gone(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     except StepFailed as error:
         found = server.brought_back()
         if found is None:
-            raise
+            entry["detail"] = f"{error}; starting all the same, since nothing serves now"
+            return
         job.state["survivor"], job.state["new"] = True, found
         entry["detail"] = f"{error}; it is kept as process {found['pid']}"
 
@@ -194,7 +195,8 @@ def _down_advice(job: Job) -> list[str]:
     log = job.spec["log"]
     where = f" ({log['target']})" if log.get("target") else ""
     start = job.spec["old_start"]
-    how = " ".join(redact_argv(start["argv"])) if start.get("argv") else "the command shown in the plan"
+    shown = start["argv"] if start["how"] in ("unit", "container") else redact_argv(start["argv"])
+    how = " ".join(shown) or "the command shown in the plan"
     return [
         f"the server is DOWN: read the end of its log{where}, remove the cause, then roll back again (moetop --retune"
         f" {job.state['host']} --attach) or start it yourself: {how}",

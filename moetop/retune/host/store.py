@@ -16,6 +16,9 @@ from typing import Any
 from . import procs
 
 KEEP_LINES = 20_000
+RESERVE_BYTES = 256 << 10
+NEVER_STARTED_S = 60.0
+"""A job whose runner has not noted itself this long after its start was never begun."""
 _JOB_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[\w.-]{1,48}-[0-9a-f]{6}")
 
 
@@ -53,6 +56,21 @@ def new_job(server: str) -> Path:
     path = jobs_dir() / f"{stamp}-{word}-{os.urandom(3).hex()}"
     path.mkdir(mode=0o700)
     return path
+
+
+def keep_reserve(folder: Path) -> None:
+    """Room that `use_reserve` frees, so that a full disk cannot keep a job from writing how it ended."""
+    with (folder / "reserve").open("wb") as stream:
+        stream.write(os.urandom(RESERVE_BYTES))
+
+
+def use_reserve(folder: Path) -> bool:
+    """Give the reserve back to the disk; False if that was done before."""
+    path = folder / "reserve"
+    if not path.exists():
+        return False
+    path.unlink()
+    return True
 
 
 def write_json(path: Path, value: object) -> None:
@@ -186,6 +204,17 @@ class Output:
             append_line(self._path, {"t": round(time.time(), 3), "from": source, "text": text[:2000]})
         except OSError as error:
             print(f"output not kept: {error}", flush=True)  # noqa: T201 - goes to the job's runner.log
+
+
+def status_of(state: dict[str, Any]) -> str:
+    """A job's status, told from its runner as well: a running job without one is interrupted."""
+    status = str(state.get("status"))
+    if status != "running" or runner_alive(state):
+        return status
+    if state.get("runner") is None:
+        young = time.time() - float(state.get("created") or 0.0) < NEVER_STARTED_S
+        return "running" if young else "refused"
+    return "interrupted"
 
 
 def runner_alive(state: dict[str, Any]) -> bool:

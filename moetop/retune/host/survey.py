@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from . import control, files, gpu, procs, restore, store, web
-from .job import RUNNING
 from .redact import redact_argv, redact_text
 
 _SITE = re.compile(r"(/\S*?/(?:site|dist)-packages)/")
@@ -66,9 +65,7 @@ def store_jobs() -> list[dict[str, Any]]:
             state = store.read_json(folder / "state.json")
         except (OSError, ValueError):
             continue
-        status = state.get("status")
-        if status == RUNNING and not store.runner_alive(state):
-            status = "interrupted"
+        status = store.status_of(state)
         keys = ("server", "host", "operator", "created", "ended", "message", "lock_key")
         found.append({"job": folder.name, "status": status, **{key: state.get(key) for key in keys}})
     return found
