@@ -65,8 +65,10 @@ def _crash(view: HostView, server: ServerReport) -> Finding:
             remedy = list(
                 _CRASH_REMEDY.get(cause.kind, ("the first error is the cause; later tracebacks are its echo",))
             )
-        else:
+        elif cause.kind is EventKind.ENGINE_START_FAILED:
             summary = f"{server.name} failed to start: {_words_of(cause)}; the root cause stands earlier in the log"
+        else:
+            summary = f"{server.name} crashed ({cause.kind.replace('_', ' ')}); the cause is not in what was read"
     echoes = [e for e in view.run(server) if e.kind in ECHO_KINDS and (cause is None or e.line != cause.line)]
     evidence.extend(f"{words.LOG}then {e.kind}: {_words_of(e)}" for e in echoes[:3])
     evidence.extend(f"{words.LOG}kernel record: {e.line}" for e in crash_xids(view)[:2])

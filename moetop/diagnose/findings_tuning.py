@@ -84,7 +84,7 @@ def _tuning(
     if starved is not None:
         summary = f"{summary}; {starved.summary}"
         evidence = [*starved.evidence, *evidence, *starved.not_known]
-        remedy.extend(line for line in starvation_remedy(starved) if line not in remedy)
+        remedy.extend(line for line in starvation_remedy(starved, cause_open=False) if line not in remedy)
         gpus = starved.indices
         if starved.measured:
             confidence = Confidence.MEASURED
@@ -171,7 +171,7 @@ def find_open_starvation(view: HostView, claimed: set[int]) -> Iterator[Finding]
             gpus=starved.indices,
             server=server.name if server is not None else None,
             evidence=(*starved.evidence, *_verdict_known(server), *starved.not_known),
-            remedy=starvation_remedy(starved),
+            remedy=starvation_remedy(starved, cause_open=True),
         )
 
 

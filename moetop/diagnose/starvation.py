@@ -123,14 +123,15 @@ def _ruled_out(starved: list[GpuView], server: ServerReport | None) -> list[str]
     return ruled or ["nothing further"]
 
 
-def starvation_remedy(starved: Starved) -> tuple[str, ...]:
-    """What to check when the cause is not, or not only, the tuning."""
+def starvation_remedy(starved: Starved, *, cause_open: bool) -> tuple[str, ...]:
+    """What to check when the cause is open, or not only the tuning."""
     if starved.measured:
-        return (
-            "compare with a tuned configuration of the MoE kernel, and with a larger batch",
-            "r: retune and restart, if this backend has a tuner",
-        )
-    lines = ["ask the log and the request rate: untuned kernels, a small batch and slow all-reduce look alike"]
+        if not cause_open:
+            return ()
+        return ("compare with a tuned configuration of the MoE kernel, and with a larger batch",)
+    lines = []
+    if cause_open:
+        lines = ["ask the log and the request rate: untuned kernels, a small batch and slow all-reduce look alike"]
     if starved.many:
         lines += [
             "all-reduce: which links join the GPUs, whether peer-to-peer is on (NCCL_P2P_DISABLE, NCCL_P2P_LEVEL), "
