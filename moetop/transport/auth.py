@@ -57,7 +57,7 @@ class KeyRing:
     """Decrypted keys and accepted passwords of this process, so that each is asked for once."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.asking = threading.Lock()  # one question at a time; nobody who needs no answer waits for it
         self._keys: dict[tuple[str, int], paramiko.PKey | str] = {}
         self.passwords: dict[tuple[str, str, int], str] = {}
 
@@ -67,15 +67,13 @@ class KeyRing:
             stamp = (str(path), path.stat().st_mtime_ns)
         except OSError as error:
             return (error.strerror or str(error)).lower()
-        with self._lock:
-            known = self._keys.get(stamp)
-            if known is not None and (prompt is None or known != "encrypted"):
-                return known
-            loaded = _load_key(path, None)
-            if loaded == "encrypted" and prompt is not None:
-                loaded = self._ask(path, prompt)
-            self._keys[stamp] = loaded
-            return loaded
+        if stamp not in self._keys:
+            self._keys[stamp] = _load_key(path, None)
+        if self._keys[stamp] == "encrypted" and prompt is not None:
+            with self.asking:
+                if self._keys[stamp] == "encrypted":
+                    self._keys[stamp] = self._ask(path, prompt)
+        return self._keys[stamp]
 
     @staticmethod
     def _ask(path: Path, prompt: Prompt) -> paramiko.PKey | str:
@@ -215,6 +213,9 @@ class Login:
 
     def _candidates(self) -> Iterator[_Candidate]:
         """Agent keys that files name, other agent keys, files; those that need a passphrase last."""
+        named_file = self.target.identity_file
+        if named_file is not None and not Path(named_file).expanduser().is_file():
+            self.notes.append(f"{named_file}: no such file")
         files = [path for path in self.settings.identity_files if path.is_file() or public_blob(path) is not None]
         blobs = {blob: path for path in files if (blob := public_blob(path)) is not None}
         agent_keys = self._agent_keys()
@@ -315,7 +316,8 @@ class Login:
         return False
 
     def _ask(self, question: str, visible: bool) -> str | None:
-        return self.prompt(question, visible) if self.prompt is not None else None
+        with self.keys.asking:
+            return self.prompt(question, visible) if self.prompt is not None else None
 
     # ── how it failed ────────────────────────────────────────────────────────────────────────────
 

@@ -11,7 +11,6 @@ import binascii
 import hashlib
 import hmac
 import os
-import re
 import struct
 import threading
 from collections.abc import Collection, Iterable, Sequence
@@ -75,11 +74,26 @@ class Entry:
 
 
 def wildcard_matches(pattern: str, name: str) -> bool:
-    """OpenSSH's pattern: `*` any run, `?` any one letter, nothing else is special."""
-    if "*" not in pattern and "?" not in pattern:
-        return pattern == name
-    spelled = "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in re.sub(r"\*+", "*", pattern))
-    return re.fullmatch(spelled, name, re.DOTALL) is not None
+    """OpenSSH's pattern: `*` any run, `?` any one letter, nothing else is special.
+
+    Goes back to the last star only, so that no pattern takes long.
+    """
+    at, star, marked = 0, -1, 0
+    place = 0
+    while place < len(name):
+        if at < len(pattern) and pattern[at] == "*":
+            star, marked = at, place
+            at += 1
+        elif at < len(pattern) and pattern[at] in ("?", name[place]):
+            at += 1
+            place += 1
+        elif star >= 0:
+            at = star + 1
+            marked += 1
+            place = marked
+        else:
+            return False
+    return not pattern[at:].strip("*")
 
 
 def _hash_matches(hashed: str, name: str) -> bool:

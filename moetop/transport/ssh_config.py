@@ -146,8 +146,6 @@ def _read_config(target: HostTarget) -> dict[str, list[str]]:
         values["user"] = [target.user]
     if target.port is not None:
         values["port"] = [str(target.port)]
-    if target.identity_file is not None:
-        values["identityfile"] = [target.identity_file, *values.get("identityfile", [])]
     values.update({key.lower(): [value] for key, value in target.options.items()})
     values.setdefault("identityfile", list(DEFAULT_KEYS))
     return values
@@ -165,6 +163,8 @@ def _settings(target: HostTarget, values: dict[str, list[str]]) -> Settings:
     except (UsageError, ValueError) as error:
         raise LinkError(f"the settings for {target.address}: {error}", code="config", retry=False) from error
     expand = Tokens(target.address, hostname, user, port, _given(raw, "hostkeyalias"), raw.get("proxyjump", ""))
+    # ssh -G leaves out a file named by -i that is not there
+    identities = [*([target.identity_file] if target.identity_file else []), *values.get("identityfile", [])]
     agent = raw.get("identityagent", "SSH_AUTH_SOCK").strip()
     revoked = _given(raw, "revokedhostkeys")
     timeout = raw.get("connecttimeout", "none")
@@ -174,7 +174,7 @@ def _settings(target: HostTarget, values: dict[str, list[str]]) -> Settings:
         hostname=hostname,
         user=user,
         port=port,
-        identity_files=tuple(expand.path(text) for text in values.get("identityfile", []) if text != "none"),
+        identity_files=tuple(dict.fromkeys(expand.path(text) for text in identities if text != "none")),
         certificate_files=tuple(expand.path(text) for text in values.get("certificatefile", []) if text != "none"),
         identities_only=raw.get("identitiesonly", "no") == "yes",
         identity_agent=None if agent == "SSH_AUTH_SOCK" else expand.agent(agent),
