@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat as stat_bits
 import threading
 import time
 from typing import Any, Callable
 
-from .lines import Picker, Splitter
+from .lines import Picker
+from .openlog import HEAD_BYTES, READ_BYTES, Stream, marked_length, matches, position
 from .scan import HistoryScan
 
 Status = Callable[..., None]  # status(code, message, level="info", detail=None), bound to one log
 
 
 POLL_S = 0.2
-READ_BYTES = 2 * 1024 * 1024
 READS_A_STEP = 4
-ANCHOR_BYTES = 64
-HEAD_BYTES = 256
 BAR_WAIT_S = 1.0  # an unfinished line of progress bars is sent on this often
 LINE_WAIT_S = 30.0  # any other unfinished line waits this long, then counts as a line
 OLD_FILE_S = 60.0  # a renamed file is read on until it was silent for this long
@@ -28,67 +25,7 @@ GAP_SCAN_BYTES = 4 * 1024 * 1024  # after a longer absence the missed part is sc
 POSITION_EVERY_S = 5.0
 MAX_SIBLINGS = 64
 COPY_AGE_S = 120.0
-
-
-def fingerprint(fd: int, start: int, length: int) -> str:
-    """`N:hash` of the N bytes at `start`."""
-    data = os.pread(fd, max(length, 0), max(start, 0))
-    return "%d:%s" % (len(data), hashlib.sha256(data).hexdigest()[:16])
-
-
-def matches(fd: int, start: int, mark: object) -> bool:
-    """Whether the bytes at `start` still carry a fingerprint; a missing or strange one proves nothing against it."""
-    if not isinstance(mark, str) or ":" not in mark:
-        return True
-    length = mark.split(":", 1)[0]
-    return not length.isdigit() or fingerprint(fd, start, int(length)) == mark
-
-
-class Stream:
-    """One open file: how far it was read and what of its last line is still unfinished."""
-
-    def __init__(self, fd: int, offset: int = 0) -> None:
-        self.fd = fd
-        self.offset = offset
-        self.split = Splitter()
-        self.quiet_since = time.monotonic()
-        entry = os.fstat(fd)
-        self.identity = (entry.st_dev, entry.st_ino)
-        self.anchor = os.pread(fd, min(ANCHOR_BYTES, offset), max(offset - ANCHOR_BYTES, 0))
-
-    def size(self) -> int:
-        """Current size in bytes."""
-        return os.fstat(self.fd).st_size
-
-    def rewritten(self) -> bool:
-        """Whether the file was cut, or cut and written anew, behind our back."""
-        if self.size() < self.offset:
-            return True
-        start = self.offset - len(self.anchor)
-        return os.pread(self.fd, len(self.anchor), start) != self.anchor
-
-    def read(self) -> bytes:
-        """The next bytes, holes left out."""
-        data = os.pread(self.fd, READ_BYTES, self.offset)
-        if data[:1] == b"\0" and not data.strip(b"\0"):
-            self.offset = self._past_hole(len(data))
-            data = os.pread(self.fd, READ_BYTES, self.offset)
-        if data:
-            self.offset += len(data)
-            self.anchor = (self.anchor + data)[-ANCHOR_BYTES:]
-            self.quiet_since = time.monotonic()
-        return data
-
-    def _past_hole(self, zeros: int) -> int:
-        """A writer that kept its place in a truncated file leaves a hole before its next line."""
-        try:
-            return max(os.lseek(self.fd, self.offset, os.SEEK_DATA), self.offset + zeros)
-        except OSError:
-            return self.offset + zeros
-
-    def close(self) -> None:
-        """Give the file back."""
-        os.close(self.fd)
+PACKED = (".gz", ".xz", ".zst", ".bz2", ".lz4")
 
 
 class FileFollower:
@@ -113,9 +50,10 @@ class FileFollower:
         self._holder = holder
         self._now: Stream | None = None
         self._old: list[Stream] = []
+        self._chain: list[int] = []
         self._said: set[str] = set()
         self._seen_before = False
-        self._positioned = (0.0, -1)
+        self._positioned: tuple[float, int, tuple[int, int]] = (0.0, -1, (-1, -1))
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self.run, name="log " + path, daemon=True)
 
@@ -147,6 +85,8 @@ class FileFollower:
         finally:
             for stream in self._old + ([self._now] if self._now else []):
                 stream.close()
+            for fd in self._chain:
+                os.close(fd)
 
     def step(self) -> bool:
         """Read what there is; True when there may be more at once."""
@@ -182,6 +122,7 @@ class FileFollower:
         self._said.clear()
         if self._seen_before:
             self._now = Stream(fd)
+            self._tell_position()
             return True
         self._seen_before = True
         if self._resume and self._take_up(fd):
@@ -196,16 +137,15 @@ class FileFollower:
         if self._history is not None and tail > 0:
             self._history.run(fd, 0, tail)
         self._now = Stream(fd, tail)
+        self._tell_position()
         self._read_history(size)
 
     def _read_history(self, size: int) -> None:
         stream = self._now
         while stream is not None and stream.offset < size and not self._stop.is_set():
-            data = os.pread(stream.fd, min(READ_BYTES, size - stream.offset), stream.offset)
+            data = stream.read(size - stream.offset)
             if not data:
                 break
-            stream.offset += len(data)
-            stream.anchor = (stream.anchor + data)[-ANCHOR_BYTES:]
             self._deliver(stream, data, history=True)
 
     def _tail_start(self, fd: int, size: int) -> int:
@@ -238,19 +178,34 @@ class FileFollower:
             return False
         old, name = sibling
         self._status("log_rotated", "%s was rotated; its rest is read from %s" % (self.path, name))
+        self._chain = self._between(os.fstat(old), os.fstat(fd))
+        os.close(fd)
         self._continue(old, offset)
         return True
 
+    def _between(self, old: os.stat_result, new: os.stat_result) -> list[int]:
+        """The open files that were the log after `old` and before `new`: all rotated while nobody watched."""
+        known = {(old.st_dev, old.st_ino), (new.st_dev, new.st_ino)}
+        later = [
+            (entry.st_mtime, path)
+            for path, entry in self._siblings()
+            if entry.st_mtime >= old.st_mtime and (entry.st_dev, entry.st_ino) not in known
+        ]
+        packed = [path for _, path in later if path.endswith(PACKED)]
+        if packed:
+            message = "%s was packed while nobody watched: its lines are missing" % ", ".join(packed[:3])
+            self._status("log_gap", message, level="warning")
+        return [fd for fd in map(_open, [path for _, path in sorted(later) if path not in packed]) if fd is not None]
+
     def _is_place(self, fd: int, offset: int, resume: dict[str, Any]) -> bool:
-        if os.fstat(fd).st_size < offset:
+        """Whether this file is the one that was read up to `offset`."""
+        if os.fstat(fd).st_size < offset or not matches(fd, 0, resume.get("head")):
             return False
-        if not matches(fd, 0, resume.get("head")):
-            return False
-        anchor = resume.get("anchor")
-        if isinstance(anchor, str) and resume.get("anchor_at") == offset:
-            length = int(anchor.split(":", 1)[0]) if anchor.split(":", 1)[0].isdigit() else 0
-            return matches(fd, offset - length, anchor)
-        if resume.get("head") is None and resume.get("inode") not in (None, os.fstat(fd).st_ino):
+        if resume.get("anchor_at") == offset:
+            length = marked_length(resume.get("anchor"))
+            if length:
+                return matches(fd, offset - length, resume.get("anchor"))
+        if not marked_length(resume.get("head")) and resume.get("inode") not in (None, os.fstat(fd).st_ino):
             return False
         return offset == 0 or os.pread(fd, 1, offset - 1) in (b"\n", b"\r")
 
@@ -262,28 +217,31 @@ class FileFollower:
             offset = tail
         self._now = Stream(fd, offset)
 
-    def _sibling(self, fits: Callable[[int, os.stat_result], bool]) -> tuple[int, str] | None:
-        """A renamed or copied former self of this log beside it: newest first, plain files only."""
+    def _siblings(self) -> list[tuple[str, os.stat_result]]:
+        """Plain files beside this log whose name begins with its own, newest first."""
         folder, base = os.path.split(self.path)
         found = []
         try:
             with os.scandir(folder or ".") as entries:
                 for entry in entries:
                     if entry.name != base and entry.name.startswith(base) and entry.is_file(follow_symlinks=False):
-                        found.append((entry.stat().st_mtime, entry.path, entry.name))
+                        found.append((entry.path, entry.stat(follow_symlinks=False)))
         except OSError:
-            return None
-        for _, path, name in sorted(found, reverse=True)[:MAX_SIBLINGS]:
-            try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            except OSError:
+            return []
+        return sorted(found, key=lambda item: -item[1].st_mtime)[:MAX_SIBLINGS]
+
+    def _sibling(self, fits: Callable[[int, os.stat_result], bool]) -> tuple[int, str] | None:
+        """A renamed or copied former self of this log, opened, and its name."""
+        for path, _ in self._siblings():
+            fd = _open(path)
+            if fd is None:
                 continue
             try:
                 fit = fits(fd, os.fstat(fd))
             except OSError:
                 fit = False
             if fit:
-                return fd, name
+                return fd, os.path.basename(path)
             os.close(fd)
         return None
 
@@ -339,10 +297,10 @@ class FileFollower:
         stream = self._now
         if stream is None or not stream.split.pending:
             return
-        waited = time.monotonic() - stream.split.touched
-        if waited >= LINE_WAIT_S:
+        now = time.monotonic()
+        if now - stream.split.touched >= LINE_WAIT_S:
             self.picker.line(stream.split.take_all(), stream.offset)
-        elif waited >= BAR_WAIT_S or len(stream.split.pending) > 4096:
+        elif now - stream.split.since >= BAR_WAIT_S:
             bars = stream.split.take_bars()
             if bars:
                 self.picker.line(bars, stream.offset - stream.split.held)
@@ -354,26 +312,30 @@ class FileFollower:
         stream = self._now
         if stream is None:
             return
+        if self._chain:
+            self._switch(stream, self._chain.pop(0))
+            return
         try:
             entry = os.stat(self.path)
-        except OSError as error:
-            self._say_absent(error)
-            return
-        if (entry.st_dev, entry.st_ino) == stream.identity:
-            self._said.clear()
-            return
-        if entry.st_size == 0:
-            return  # the writer may still hold the renamed file; an empty new one can wait
-        try:
+            if (entry.st_dev, entry.st_ino) == stream.identity:
+                self._said.clear()
+                return
+            if entry.st_size == 0:
+                return  # the writer may still hold the renamed file; an empty new one can wait
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             self._say_absent(error)
             return
+        self._switch(stream, fd)
+        self._status("log_rotated", "%s was replaced by a new file; following the new one" % self.path)
+
+    def _switch(self, stream: Stream, fd: int) -> None:
+        """Go on with another file; the old one is read on beside it until it stays silent."""
         self._read_stream(stream, 1 << 20)
         self._old.append(stream)
         self._now = Stream(fd)
+        self._tell_position()
         self._said.clear()
-        self._status("log_rotated", "%s was replaced by a new file; following the new one" % self.path)
 
     def _after_cut(self, stream: Stream) -> None:
         """The file was truncated in place: take what a copy of it kept, then start at its beginning."""
@@ -394,8 +356,7 @@ class FileFollower:
             self._finish(rest)
         elif stream.split.pending:
             self.picker.line(stream.split.take_all(), None)
-        stream.split = Splitter()
-        stream.offset, stream.anchor = 0, b""
+        stream.begin_anew()
         message = "%s was truncated in place; %s lines written just before the cut may be lost" % (
             self.path,
             "%d bytes were recovered from its copy %s, but" % (saved, copy[1])
@@ -422,27 +383,23 @@ class FileFollower:
             self._status(code, message, level=level)
 
     def _tell_position(self) -> None:
-        """Now and then, what a later session needs to go on from here."""
+        """What a later session needs to go on from here: for a new file at once, then now and then."""
         stream = self._now
-        now = time.monotonic()
-        if stream is None or now - self._positioned[0] < POSITION_EVERY_S:
+        if stream is None or not self.picker.settled:
             return
         offset = stream.offset - stream.split.held
-        if offset != self._positioned[1]:
-            self._positioned = (now, offset)
+        at, told, identity = self._positioned
+        due = time.monotonic() - at >= POSITION_EVERY_S or told < HEAD_BYTES <= offset
+        if identity != stream.identity or (offset != told and due):
+            self._positioned = (time.monotonic(), offset, stream.identity)
             self._status("log_position", "reading on at byte %d" % offset, detail=position(stream.fd, offset))
 
 
-def position(fd: int, offset: int) -> dict[str, Any]:
-    """A place in a file that a later session can find again, also after the file was renamed."""
-    start = max(offset - ANCHOR_BYTES, 0)
-    return {
-        "offset": offset,
-        "inode": os.fstat(fd).st_ino,
-        "head": fingerprint(fd, 0, min(HEAD_BYTES, offset)),
-        "anchor": fingerprint(fd, start, offset - start),
-        "anchor_at": offset,
-    }
+def _open(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
 
 
 def _at(fd: int, offset: int, length: int) -> bytes:

@@ -25,6 +25,7 @@ class LogHub:
         self._sudo = bool(options.get("sudo", False))
         self._followers: dict[str, FileFollower | CommandFollower] = {}
         self._names: dict[tuple[Any, ...], str] = {}
+        self._new: list[FileFollower | CommandFollower] = []
         self._held: dict[tuple[int, int], str] = {}
         self.configured: set[str] = set()
         self._stopped = False
@@ -53,10 +54,16 @@ class LogHub:
             return None
         self._names[same] = name
         self._followers[name] = follower
+        self._new.append(follower)
         if holder is not None:
             self._held[holder] = name
-        follower.start()
         return name
+
+    def start_new(self) -> None:
+        """Begin to read the logs added since; apart from `add`, so that the server can be announced first."""
+        new, self._new = self._new, []
+        for follower in new:
+            follower.start()
 
     def _reads_on(self, name: str, holder: tuple[int, int]) -> bool:
         follower = self._followers.get(name)

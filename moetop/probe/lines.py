@@ -27,6 +27,7 @@ class Splitter:
         self.pending = b""
         self.dropped = 0
         self.touched = time.monotonic()
+        self.since = self.touched
 
     @property
     def held(self) -> int:
@@ -52,6 +53,8 @@ class Splitter:
         return cut, body
 
     def _hold(self, data: bytes) -> None:
+        if not self.pending:
+            self.since = self.touched
         if len(data) > 2 * MAX_LINE:
             kept = data[:MAX_LINE] + data[-MAX_LINE:]
             self.dropped += len(data) - len(kept)
@@ -64,6 +67,7 @@ class Splitter:
         if at <= 0:
             return b""
         out, self.pending, self.dropped = self.pending[:at], self.pending[at:], 0
+        self.since = time.monotonic()
         return out
 
     def take_all(self) -> bytes:
@@ -171,6 +175,11 @@ class Picker:
         self._counts: dict[str, int] = {}
         self._last: tuple[bytes, int | str | None] | None = None
         self._newest: dict[str, float] = {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether every counted line was told of: only then is a place in the log safe to go on from."""
+        return not self._skipped
 
     def owe(self, skipped: int, counts: dict[str, int]) -> None:
         """Count lines that do not travel; the next frame carries the sum."""

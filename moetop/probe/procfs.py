@@ -84,6 +84,12 @@ def stat(pid: int) -> Stat | None:
         return None
 
 
+def start_of(pid: int) -> int | None:
+    """Start ticks of a process that lives, None when it ended (a zombie has ended)."""
+    entry = stat(pid)
+    return None if entry is None or entry.state in "ZX" else entry.start_ticks
+
+
 def ancestors(pid: int) -> list[Stat]:
     """The process and its parents, nearest first, without process 1."""
     chain: list[Stat] = []

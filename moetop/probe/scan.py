@@ -150,6 +150,7 @@ class HistoryScan:
         self._status = status
         self._stopped = stopped
         self._counted: deque[tuple[int, dict[str, int]]] = deque()
+        self._counter: threading.Thread | None = None
 
     def run(self, fd: int, start: int, end: int) -> None:
         """Send the event lines of the bytes from `start` to `end`; the counts of the others come later."""
@@ -243,7 +244,13 @@ class HistoryScan:
         if end <= start or end - start > COUNT_MAX_BYTES:
             return
         own = os.open("/proc/self/fd/%d" % fd, os.O_RDONLY | os.O_CLOEXEC)
-        threading.Thread(target=self._count, args=(own, start, end, sent), name="count", daemon=True).start()
+        self._counter = threading.Thread(target=self._count, args=(own, start, end, sent), name="count", daemon=True)
+        self._counter.start()
+
+    def wait_counted(self) -> None:
+        """Wait until the lines of the last scan are counted."""
+        if self._counter is not None:
+            self._counter.join()
 
     def _count(self, fd: int, start: int, end: int, sent: int) -> None:
         """Count the lines that were not sent by kind; takes its time, between the probe's other work."""
@@ -270,13 +277,22 @@ def split_ranges(fd: int, start: int, end: int) -> list[tuple[int, int]]:
     parts = max(min(cores, MAX_WORKERS, (end - start) // BYTES_A_WORKER + 1), 1)
     cuts = [start]
     for part in range(1, parts):
-        place = start + (end - start) * part // parts
-        found = os.pread(fd, BLOCK_BYTES, place).find(b"\n")
-        place = min(place + found + 1, end)
+        place = _next_line(fd, max(start + (end - start) * part // parts, cuts[-1]), end)
         if place > cuts[-1]:
             cuts.append(place)
     cuts.append(end)
     return [(first, last) for first, last in zip(cuts, cuts[1:]) if last > first]  # noqa: B905
+
+
+def _next_line(fd: int, place: int, end: int) -> int:
+    """Where the first line after `place` begins."""
+    while place < end:
+        data = os.pread(fd, BLOCK_BYTES, place)
+        found = data.find(b"\n")
+        if found >= 0 or not data:
+            return min(place + found + 1, end)
+        place += len(data)
+    return end
 
 
 def _sample(fd: int, start: int, end: int) -> bytes:

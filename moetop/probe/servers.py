@@ -14,8 +14,9 @@ from .hub import LogHub
 from .inventory import take_inventory
 
 FIND_EVERY_S = 5.0
-FIND_SOON_S = 1.0  # while a server starts or a health poll runs
+FIND_SOON_S = 1.0  # while a server starts or a health poll runs; also how soon a server's end is noticed
 NUMBERS_EVERY_S = 5.0
+NUMBERS_SOON_S = 1.0  # before the first numbers and to the second ones, which give the rates
 HEALTH_EVERY_S = 2.0
 INVENTORY_EVERY_S = 60.0
 
@@ -30,6 +31,9 @@ class _Watched:
         self.name = name
         self.source: str | None = None
         self.numbers = Numbers(found.engine)
+        self.over = threading.Event()
+        self.lock = threading.Lock()
+        self.thread: threading.Thread | None = None
         self.said: dict[str, Any] = {}
         self.inventory: dict[str, Any] = {}
         self.inventory_at = 0.0
@@ -51,21 +55,20 @@ class ServerWatch:
         self._watched: dict[tuple[int, int], _Watched] = {}
         self._health: set[str] = set()
         self._told: set[str] = set()
+        self._ever = False
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._thread = threading.Thread(target=self._look_on, name="servers", daemon=True)
 
     def start(self) -> None:
         """Follow the configured logs and begin to look for servers."""
         for spec in self._options.get("logs") or ():
             if isinstance(spec, dict):
                 self._hub.configure(spec)
+        self._hub.start_new()
         if not self._options.get("discover", True):
             return
-        for name, work, pause in (("servers", self._look, self._pause), ("numbers", self._ask, self._ask_pause)):
-            thread = threading.Thread(target=self._loop, args=(work, pause), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._thread.start()
 
     def gpu_pids(self, pids: dict[int, list[int]]) -> None:
         """GPU index -> processes on it, as NVML lists them."""
@@ -90,34 +93,50 @@ class ServerWatch:
         self._stop.set()
         self._wake.set()
         self._hub.stop()
-        for thread in self._threads:
-            thread.join(2.0)
+        if self._thread.is_alive():
+            self._thread.join(2.0)
 
     # -- loops --------------------------------------------------------------------------------
 
-    def _loop(self, work: Callable[[], None], pause: Callable[[], float]) -> None:
+    def _guard(self, work: Callable[[], None]) -> None:
+        """Run one round; a strange process must not end the watching of the others."""
+        try:
+            work()
+        except Exception as error:
+            message = "looking at servers failed: %s: %s" % (type(error).__name__, error)
+            self._tell("probe_error", message, "error")
+
+    def _look_on(self) -> None:
         while not self._stop.is_set():
-            try:
-                work()
-            except Exception as error:  # a strange process must not end the watching of the others
-                self._tell("probe_error", "looking at servers failed: %s: %s" % (type(error).__name__, error), "error")
-            wait = pause()
-            if work == self._look:
-                self._wake.wait(wait)
-                self._wake.clear()
-            else:
-                self._stop.wait(wait)
+            self._guard(self._look)
+            end = time.monotonic() + self._pause()
+            while time.monotonic() < end and not self._stop.is_set():
+                if self._wake.wait(min(FIND_SOON_S, max(end - time.monotonic(), 0.01))) or self._one_ended():
+                    break
+            self._wake.clear()
+
+    def _one_ended(self) -> bool:
+        with self._lock:
+            keys = list(self._watched)
+        return any(procfs.start_of(pid) != ticks for pid, ticks in keys)
 
     def _pause(self) -> float:
         with self._lock:
             starting = any(not entry.found.listens for entry in self._watched.values()) or bool(self._health)
         return FIND_SOON_S if starting else FIND_EVERY_S
 
-    def _ask_pause(self) -> float:
-        with self._lock:
-            if not self._watched:
-                return FIND_SOON_S
-            return HEALTH_EVERY_S if self._health else NUMBERS_EVERY_S
+    def _ask_on(self, entry: _Watched) -> None:
+        """Read one server's numbers for as long as it lives."""
+        while not self._stop.is_set() and not entry.over.is_set():
+            first = entry.numbers.metrics is None
+            self._guard(lambda: self._ask(entry))
+            if entry.name in self._health:
+                wait = HEALTH_EVERY_S
+            elif first:
+                wait = NUMBERS_SOON_S
+            else:
+                wait = NUMBERS_EVERY_S
+            entry.over.wait(wait)
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -139,10 +158,16 @@ class ServerWatch:
                 del self._watched[entry.found.key]
             entries = list(self._watched.values())
         for entry in gone:
+            entry.over.set()
             self._emit({**self._frame(entry), "t": time.time(), "gone": True}, True)
         for entry in entries:
             self._follow(entry)
             self._say(entry)
+        self._hub.start_new()
+        for entry in entries:
+            if entry.thread is None:
+                entry.thread = threading.Thread(target=self._ask_on, args=(entry,), name=entry.name, daemon=True)
+                entry.thread.start()
             self._take_inventory(entry)
         self._say_what_is_hidden(found)
 
@@ -160,10 +185,11 @@ class ServerWatch:
             self._hub.add({"kind": "file", "target": also[0], "holder": (entry.found.pid, also[1])})
 
     def _say(self, entry: _Watched, always: bool = False) -> None:
-        frame = self._frame(entry)
-        if always or frame != entry.said:
-            entry.said = frame
-            self._emit({**frame, "t": time.time()}, True)
+        with entry.lock:
+            frame = self._frame(entry)
+            if always or frame != entry.said:
+                entry.said = frame
+                self._emit({**frame, "t": time.time()}, True)
 
     def _frame(self, entry: _Watched) -> dict[str, Any]:
         found, numbers = entry.found, entry.numbers
@@ -198,7 +224,8 @@ class ServerWatch:
     def _say_what_is_hidden(self, found: list[Found]) -> None:
         with self._lock:
             gpu_pids = {pid for pids in self._gpu_pids.values() for pid in pids}
-        if not found and not self._options.get("logs"):
+        self._ever = self._ever or bool(found)
+        if not self._ever and not self._options.get("logs"):
             self._tell("no_server", "no SGLang, vLLM or TensorRT-LLM server process was found on this host", "info")
         if os.getpid() != 1 and procfs.stat(1) is None:
             self._tell("not_permitted", "/proc hides other users' processes (hidepid): their servers are not seen")
@@ -217,18 +244,15 @@ class ServerWatch:
 
     # -- numbers and files --------------------------------------------------------------------
 
-    def _ask(self) -> None:
+    def _ask(self, entry: _Watched) -> None:
         with self._lock:
-            entries = list(self._watched.values())
-            health = set(self._health)
-        for entry in entries:
-            before = entry.numbers.metrics
-            if entry.name not in health:
-                entry.numbers.healthy = None
-            entry.numbers.read(entry.found, entry.name in health)
-            if not self._stop.is_set():
-                fresh = entry.numbers.metrics is not None and entry.numbers.metrics is not before
-                self._say(entry, always=fresh)
+            health = entry.name in self._health
+        before = entry.numbers.metrics
+        if not health:
+            entry.numbers.healthy = None
+        entry.numbers.read(entry.found, health)
+        if not entry.over.is_set() and not self._stop.is_set():
+            self._say(entry, always=entry.numbers.metrics is not None and entry.numbers.metrics is not before)
 
     def _take_inventory(self, entry: _Watched) -> None:
         now = time.monotonic()
