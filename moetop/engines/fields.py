@@ -418,3 +418,14 @@ def listen_address(match: re.Match[str]) -> Fields:
 def metric_gap(match: re.Match[str]) -> Fields:
     """A metric an exporter does not collect."""
     return {"metrics": [match["metric"]]} if match["metric"] else {"why": match["why"].strip()}
+
+
+def vllm_engine(match: re.Match[str]) -> Fields:
+    """vLLM's own version and the parts of its configuration that decide kernels."""
+    fields: Fields = {"version": match["version"]}
+    rest = match.string[match.end() : match.end() + 4096]
+    for name in ("model", "tensor_parallel_size", "quantization", "enforce_eager"):
+        found = re.search(rf"\b{name}='?([^,' ]{{1,300}})", rest)
+        if found and found[1] != "None":
+            fields[name] = {"True": True, "False": False}.get(found[1], number(found[1]))
+    return fields

@@ -17,7 +17,7 @@ MAX_EVENTS = 2000
 MAX_COUNTED = 32
 """Newest metric lines kept as events."""
 MAX_RUNS = 200
-MAX_KEYS = 4000
+MAX_KEYS = 2000
 SAME_START_S = 10.0
 """The same arguments printed again within this time are the same start (several nodes, one log)."""
 
@@ -187,6 +187,7 @@ class Ledger:
             add_counts(self.run.counts, {entry.kind.value: -1})
             add_counts(run.counts, {entry.kind.value: 1})
         self._prelude.clear()
+        self.run.by_key.clear()
         self.runs.append(run)
         if len(self.runs) > MAX_RUNS:
             del self.runs[0]
@@ -208,6 +209,8 @@ class Ledger:
             light = [each for each in self.entries[:half] if each.severity not in _HEAVY]
             drop = {id(each) for each in (light or self.entries[: half // 2])}
             self.entries = [each for each in self.entries if id(each) not in drop]
+            for key in [key for key, each in self.run.by_key.items() if id(each) in drop]:
+                del self.run.by_key[key]
 
     def _remove(self, entry: Entry) -> None:
         for at in range(len(self.entries) - 1, max(-1, len(self.entries) - 400), -1):

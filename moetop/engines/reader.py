@@ -337,7 +337,8 @@ def _strip_bracket_head(record: Record, text: str) -> None:
         return
     glog = _GLOG.match(text)
     if glog:
-        _set_inner_time(record, glog[2])
+        if glog[2]:
+            _set_inner_time(record, glog[2])
         record.head, record.level, record.src = "glog", glog[1], glog[3]
         if glog[4] is not None:
             record.rank = record.rank or f"rank {glog[4]}"

@@ -99,6 +99,10 @@ class Run:
             self.attention_backend = str(fields.get("backend"))
         elif kind is K.READY and isinstance(fields.get("port"), int):
             self.port = fields["port"]
+        if rule.id == "vl.engine":
+            for name in ("model", "tensor_parallel_size", "quantization", "enforce_eager"):
+                if name in fields:
+                    self.args.setdefault(name, fields[name])
         if rule.id == "vl.listen":
             port = str(fields.get("url", "")).rsplit(":", 1)[-1].rstrip("/")
             self.port = int(port) if port.isascii() and port.isdigit() else self.port

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from moetop.engines.rule import COUNTED, Fields, Rule
-from moetop.engines.rules import flashinfer, generic, kernel, sglang, trtllm, vllm
+from moetop.engines.rules import (
+    flashinfer,
+    generic,
+    kernel,
+    processes,
+    sglang,
+    sglang_end,
+    sglang_start,
+    trtllm,
+    vllm,
+    vllm_end,
+    vllm_start,
+)
 
 RULES: tuple[Rule, ...] = (
     *flashinfer.RULES,
     *sglang.RULES,
+    *sglang_start.RULES,
+    *sglang_end.RULES,
     *vllm.RULES,
+    *vllm_start.RULES,
+    *vllm_end.RULES,
     *trtllm.RULES,
     *kernel.RULES,
     *generic.RULES,
+    *processes.RULES,
 )
 """First match wins. The kernel's rows stand before the general ones: an Xid may name a CUDA error."""
 

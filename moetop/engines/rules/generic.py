@@ -1,9 +1,9 @@
-"""Lines of Python, CUDA, NCCL, web servers and process managers. A table, no code."""
+"""Lines of Python, CUDA, NCCL and compilers. A table, no code."""
 
 from __future__ import annotations
 
 from moetop.engines import fields as f
-from moetop.engines.rule import ANY, VLLM_TRT, Rule
+from moetop.engines.rule import ANY, SGL_VLLM, Rule
 from moetop.model import EventKind as K
 from moetop.model import EventSeverity as S
 
@@ -31,6 +31,68 @@ RULES: tuple[Rule, ...] = (
         source="sglang and vllm benchmark scripts",
         example="Writing best config to E=256,N=256,device_name=NVIDIA_B200.json...",
         parse=f.used_config,
+    ),
+    Rule(
+        id="g.tune.script",
+        kind=K.NOTE,
+        severity=S.INFO,
+        engines=ANY,
+        pattern=(
+            r"Start tuning over (?P<configurations>\d+) configurations|Completed tuning for "
+            r"batch_size=(?P<batch_size>\d+)|Tuning took (?P<seconds>[\d.]+) seconds"
+        ),
+        literals=(
+            "start tuning over ",
+            "completed tuning for batch_size=",
+            "tuning took ",
+        ),
+        meaning="an offline tuning script works",
+        source="sglang and vllm benchmark scripts",
+        example="Start tuning over 1920 configurations to create E=256,N=256,device_name=NVIDIA_B200.json...",
+    ),
+    Rule(
+        id="g.fallback",
+        kind=K.MOE_BACKEND_FALLBACK,
+        severity=S.PERF,
+        engines=SGL_VLLM,
+        pattern=r"[Ff]alling back to (?:the )?(?P<to>\w{2,40})[^.\n]{0,60}\b(?:MoE|moe|experts)\b",
+        literals=("falling back to ",),
+        meaning="a slower MoE path is taken",
+        source="sglang and vllm",
+        example=(
+            "(EngineCore pid=1) WARNING 08-17 10:00:00 [layer.py:100] FlashInfer CUTLASS is not available. "
+            "Falling back to Triton MoE kernels."
+        ),
+    ),
+    Rule(
+        id="g.ninja",
+        kind=K.JIT_PROGRESS,
+        severity=S.INFO,
+        engines=ANY,
+        pattern=r"^\[(?P<n>\d+)/(?P<tot>\d+)\] .{0,300}?(?:nvcc|c\+\+ )",
+        literals=(
+            "nvcc",
+            "c++ ",
+        ),
+        meaning="a kernel is being compiled",
+        source="ninja, nvcc",
+        example="[3/8] /usr/local/cuda/bin/nvcc -c fused_moe.cu -o fused_moe.cuda.o",
+        counted=True,
+        parse=f.bar,
+    ),
+    Rule(
+        id="g.build",
+        kind=K.JIT_START,
+        severity=S.INFO,
+        engines=ANY,
+        pattern=r"Building extension module (?P<what>[\w.]{1,120})|Emitting ninja build file",
+        literals=(
+            "building extension module ",
+            "emitting ninja build file",
+        ),
+        meaning="a kernel library is being built",
+        source="torch cpp_extension",
+        example="Building extension module fused_moe_120...",
     ),
     Rule(
         id="g.tb",
@@ -169,6 +231,48 @@ RULES: tuple[Rule, ...] = (
         example="host:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct",
     ),
     Rule(
+        id="g.nccl.error",
+        kind=K.CRASH,
+        severity=S.FATAL,
+        engines=ANY,
+        pattern=(
+            r"(?P<error>(?:DistBackendError: )?NCCL error[^\n]{0,300}|nccl(?:UnhandledCuda|System|Remote|Internal)"
+            r"Error[^\n]{0,200})"
+        ),
+        literals=(
+            "nccl error",
+            "ncclunhandledcudaerror",
+            "ncclsystemerror",
+            "ncclremoteerror",
+            "ncclinternalerror",
+        ),
+        meaning="a collective failed",
+        source="torch ProcessGroupNCCL, NCCL",
+        example=(
+            "torch.distributed.DistBackendError: NCCL error in: "
+            "../torch/csrc/distributed/c10d/NCCLUtils.hpp:268, unhandled cuda error"
+        ),
+        block=True,
+    ),
+    Rule(
+        id="g.nccl.stuck",
+        kind=K.NCCL_TIMEOUT,
+        severity=S.FATAL,
+        engines=ANY,
+        pattern=r"ProcessGroupNCCL's watchdog got stuck for (?P<seconds>\d+) seconds|Heartbeat monitor timed out",
+        literals=(
+            "processgroupnccl's watchdog got stuck",
+            "heartbeat monitor timed out",
+        ),
+        meaning="the watchdog itself got stuck",
+        source="torch ProcessGroupNCCL.cpp",
+        example=(
+            "[rank0]:[F1218 20:27:21.426415540 ProcessGroupNCCL.cpp:1554] [PG ID 0 PG GUID 0 Rank 0] [PG ID 0 PG "
+            "GUID 0 Rank 0] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress"
+        ),
+        echo=True,
+    ),
+    Rule(
         id="g.nccl.p2p",
         kind=K.NCCL_TRANSPORT,
         severity=S.PERF,
@@ -262,81 +366,5 @@ RULES: tuple[Rule, ...] = (
         source="CPython faulthandler, glog, UCX, mpirun",
         example="Fatal Python error: Segmentation fault",
         block=True,
-    ),
-    Rule(
-        id="g.uvicorn",
-        kind=K.READY,
-        severity=S.GOOD,
-        engines=VLLM_TRT,
-        pattern=r"Uvicorn running on (?:https?://|socket )(?P<address>\S{1,120})",
-        literals=("uvicorn running on",),
-        meaning="the HTTP server listens (after start-up is complete)",
-        source="uvicorn",
-        example="INFO:     Uvicorn running on http://0.0.0.0:8355 (Press CTRL+C to quit)",
-        parse=f.listen_address,
-    ),
-    Rule(
-        id="g.down",
-        kind=K.SHUTDOWN,
-        severity=S.INFO,
-        engines=ANY,
-        pattern=r"(?:^|INFO: +)(?P<what>Shutting down|Waiting for application shutdown)\.?\s*$",
-        literals=(
-            "shutting down",
-            "waiting for application shutdown",
-        ),
-        meaning="the HTTP server is going down",
-        source="uvicorn",
-        example="(APIServer pid=92) INFO:     Shutting down",
-    ),
-    Rule(
-        id="g.down.done",
-        kind=K.SHUTDOWN,
-        severity=S.INFO,
-        engines=ANY,
-        pattern=r"(?P<what>Application shutdown complete|Finished server process \[\d+\])",
-        literals=(
-            "application shutdown complete",
-            "finished server process [",
-        ),
-        meaning="the HTTP server is down",
-        source="uvicorn",
-        example="INFO:     Application shutdown complete.",
-    ),
-    Rule(
-        id="g.exit.systemd",
-        kind=K.EXIT,
-        severity=S.ERROR,
-        engines=ANY,
-        pattern=r"(?P<unit>[\w@.\\-]{1,120}\.service): Main process exited, code=(?P<code>\w+), status=(?P<status>\d+)",
-        literals=("main process exited, code=",),
-        meaning="systemd saw the main process end",
-        source="systemd",
-        example="Aug 19 18:34:31 host-a systemd[1]: vllm.service: Main process exited, code=exited, status=1/FAILURE",
-    ),
-    Rule(
-        id="g.exit.compose",
-        kind=K.EXIT,
-        severity=S.NOTICE,
-        engines=ANY,
-        pattern=r"(?P<unit>[\w.-]{1,120}) exited with code (?P<status>\d+)",
-        literals=(" exited with code ",),
-        meaning="a container ended",
-        source="docker compose",
-        example="sglang-1 exited with code 137",
-    ),
-    Rule(
-        id="g.exit.mpi",
-        kind=K.EXIT,
-        severity=S.ERROR,
-        engines=ANY,
-        pattern=r"(?:exited on signal (?P<signal>\d+)|failed \(exitcode: (?P<status>-?\d+)\))",
-        literals=(
-            "exited on signal ",
-            "failed (exitcode: ",
-        ),
-        meaning="mpirun saw a process end",
-        source="Open MPI, torchrun",
-        example="mpirun noticed that process rank 3 with PID 0 on node a exited on signal 9 (Killed).",
     ),
 )

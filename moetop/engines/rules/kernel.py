@@ -146,4 +146,26 @@ RULES: tuple[Rule, ...] = (
             'third-party Profiling module returned an unrecoverable error"'
         ),
     ),
+    Rule(
+        id="k.rminit",
+        kind=K.GPU_LOST,
+        severity=S.FATAL,
+        engines=ANY,
+        pattern=r"NVRM: GPU (?P<pci>[0-9a-fA-F:.]{7,20}): RmInitAdapter failed",
+        literals=("rminitadapter failed",),
+        meaning="the driver could not start a GPU",
+        source="NVIDIA driver, dmesg",
+        example="NVRM: GPU 0000:06:00.0: RmInitAdapter failed! (0x24:0xffff:1417)",
+    ),
+    Rule(
+        id="k.sxid",
+        kind=K.NOTE,
+        severity=S.ERROR,
+        engines=ANY,
+        pattern=r"SXid \(PCI:(?P<pci>[0-9a-fA-F:.]{7,20})\): (?P<code>\d{1,6}), (?P<text>[^\n]{0,120})",
+        literals=("sxid (pci:",),
+        meaning="an error an NVSwitch reported",
+        source="NVIDIA fabric manager, dmesg",
+        example="nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error",
+    ),
 )

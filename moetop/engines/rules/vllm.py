@@ -1,9 +1,9 @@
-"""Lines of vLLM. A table, no code."""
+"""Lines of vLLM: arguments, backends, tuning. A table, no code."""
 
 from __future__ import annotations
 
 from moetop.engines import fields as f
-from moetop.engines.rule import SGL_VLLM, VLLM, VLLM_TRT, Rule
+from moetop.engines.rule import ANY, SGL_VLLM, VLLM, Rule
 from moetop.model import EventKind as K
 from moetop.model import EventSeverity as S
 
@@ -38,6 +38,22 @@ RULES: tuple[Rule, ...] = (
             "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [core.py:77] Initializing a V1 LLM engine (v0.11.0) "
             "with config: model=m"
         ),
+        parse=f.vllm_engine,
+    ),
+    Rule(
+        id="vl.args.ns",
+        kind=K.SERVER_ARGS,
+        severity=S.INFO,
+        engines=VLLM,
+        pattern=r"\bargs: Namespace\(",
+        literals=("args: namespace(",),
+        meaning="arguments of the API server (up to 0.9)",
+        source="vllm 0.8 api_server.py",
+        example=(
+            "INFO 05-03 17:40:23 [api_server.py:1043] args: Namespace(subparser='serve', model='m', port=8000, "
+            "tensor_parallel_size=8)"
+        ),
+        parse=f.sglang_args,
     ),
     Rule(
         id="vl.args",
@@ -152,13 +168,20 @@ RULES: tuple[Rule, ...] = (
         id="vl.tune.failed",
         kind=K.AUTOTUNE_FAILED,
         severity=S.ERROR,
-        engines=VLLM,
-        pattern=r"FlashInfer autotun(?:e|ing) (?:failed|error)(?:[:;] ?(?P<error>.{0,300}))?",
+        engines=ANY,
+        pattern=(
+            r"\b[Aa]utotun(?:e|ing) (?:failed|error|timed out)(?:[:;] ?(?P<error>.{0,300}))?|[Ff]ailed (?:to "
+            r"run|during) FlashInfer autotun"
+        ),
         literals=(
-            "flashinfer autotune failed",
-            "flashinfer autotune error",
-            "flashinfer autotuning failed",
-            "flashinfer autotuning error",
+            "autotune failed",
+            "autotuning failed",
+            "autotune error",
+            "autotuning error",
+            "autotune timed out",
+            "autotuning timed out",
+            "run flashinfer autotun",
+            "during flashinfer autotun",
         ),
         meaning="the tuner itself failed and the engine went on",
         source="vllm kernel_warmup.py",
@@ -345,434 +368,5 @@ RULES: tuple[Rule, ...] = (
             "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [__init__.py:1100] Using "
             "FlashInferCutlassNvFp4LinearKernel for NVFP4 GEMM"
         ),
-    ),
-    Rule(
-        id="vl.attn.v1",
-        kind=K.ATTENTION_BACKEND_SELECTED,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"Using (?P<backend>[\w ]{3,40}?) backend on V\d engine",
-        literals=("backend on v",),
-        meaning="attention backend (up to 0.10)",
-        source="vllm 0.8-0.10 platforms/cuda.py",
-        example=(
-            "(VllmWorker rank=0 pid=236) INFO 05-03 17:40:23 [cuda.py:211] Using Flash Attention backend on V1 engine."
-        ),
-    ),
-    Rule(
-        id="vl.attn",
-        kind=K.ATTENTION_BACKEND_SELECTED,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"Using (?P<backend>\w{1,80}) attention backend out of potential backends",
-        literals=("attention backend out of potential backends",),
-        meaning="attention backend (≥2025-11-25)",
-        source="vllm cuda.py:487 @ 017e9f4",
-        example=(
-            "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [cuda.py:486] Using FLASHINFER attention backend out "
-            "of potential backends: ['FLASHINFER', 'FLASH_ATTN']."
-        ),
-    ),
-    Rule(
-        id="vl.eager",
-        kind=K.CUDAGRAPHS_DISABLED,
-        severity=S.PERF,
-        engines=VLLM,
-        pattern=r"Enforce eager set, disabling torch\.compile and CUDAGraphs|Cudagraph is disabled under eager mode",
-        literals=(
-            "enforce eager set, disabling torch.compile and cudagraphs",
-            "cudagraph is disabled under eager mode",
-        ),
-        meaning="--enforce-eager: no compile, no graphs",
-        source="vllm vllm.py:1269 @ 017e9f4",
-        example=(
-            "WARNING 08-17 10:00:00 [vllm.py:1268] Enforce eager set, disabling torch.compile and CUDAGraphs. "
-            "This is equivalent to setting -cc.mode=none -cc.cudagraph_mode=none"
-        ),
-    ),
-    Rule(
-        id="vl.ar.list",
-        kind=K.NOTE,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=(
-            r"Using (?P<backends>\[[^\]]{0,400}\]) all-reduce backends \(in dispatch order\) for group "
-            r"'(?P<group>[^']{1,80})'"
-        ),
-        literals=("all-reduce backends (in dispatch order)",),
-        meaning="AR backends in dispatch order (≥2026-05-20)",
-        source="vllm cuda_communicator.py:267 @ 017e9f4",
-        example=(
-            "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [cuda_communicator.py:266] Using ['PYNCCL'] all-reduce "
-            "backends (in dispatch order) for group 'tp:0' out of potential backends: ['CUSTOM', 'PYNCCL']."
-        ),
-    ),
-    Rule(
-        id="vl.fiar",
-        kind=K.NOTE,
-        severity=S.PERF,
-        engines=VLLM,
-        pattern=r"Failed to initialize FlashInfer All Reduce workspace|FlashInfer MNNVL multicast is unavailable",
-        literals=(
-            "failed to initialize flashinfer all reduce workspace",
-            "flashinfer mnnvl multicast is unavailable",
-        ),
-        meaning="FlashInfer AR fusion unavailable (no NVSwitch)",
-        source="vllm flashinfer_all_reduce.py:79 @ 017e9f4",
-        example=(
-            "WARNING 08-17 10:00:00 [flashinfer_all_reduce.py:78] Failed to initialize FlashInfer All Reduce "
-            "workspace: x. This is expected on GPUs without NVSwitch (e.g., NVLink bridge-only or PCIe "
-            "topologies)."
-        ),
-    ),
-    Rule(
-        id="vl.weights.begin",
-        kind=K.WEIGHTS_LOADING,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"Starting to load model (?P<model>\S{1,300}?)\.\.\.",
-        literals=("starting to load model ",),
-        meaning="weights being loaded",
-        source="vllm gpu_model_runner.py",
-        example=(
-            "(EngineCore pid=51) INFO 09-01 08:00:01 [gpu_model_runner.py:5512] Starting to load model /models/moe-a..."
-        ),
-    ),
-    Rule(
-        id="vl.weights.end",
-        kind=K.WEIGHTS_LOADED,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"Loading weights took (?P<seconds>[\d.]+) seconds",
-        literals=("loading weights took ",),
-        meaning="weights read",
-        source="vllm default_loader.py",
-        example="(EngineCore pid=51) INFO 09-01 08:02:01 [default_loader.py:268] Loading weights took 120.50 seconds",
-    ),
-    Rule(
-        id="vl.aot",
-        kind=K.COMPILE_CACHE_SAVED,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"saved AOT compiled function to (?P<path>\S{1,400})",
-        literals=("saved aot compiled function to ",),
-        meaning="compiled function saved",
-        source="vllm decorators.py",
-        example=(
-            "(Worker_TP0 pid=27840) INFO 06-10 11:10:34 [decorators.py:708] saved AOT compiled function to "
-            "/c/torch_aot_compile/aaaa/rank_0_1/model"
-        ),
-    ),
-    Rule(
-        id="vl.compile.cache",
-        kind=K.COMPILE_CACHE_SAVED,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"Cache the graph of (?:compile range|shape) (?P<range>\([^)]{1,80}\)|\S{1,40}) for later use",
-        literals=("cache the graph of ",),
-        meaning="compiled graph cached",
-        source="vllm backends.py",
-        example=(
-            "(Worker_TP0 pid=2101) INFO 01-14 18:56:20 [backends.py:261] Cache the graph of compile range (1, "
-            "2048) for later use"
-        ),
-    ),
-    Rule(
-        id="vl.compile.took",
-        kind=K.WARMUP,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"torch\.compile (?:takes|took|and initial profiling/warmup run together took) (?P<seconds>[\d.]+) s",
-        literals=(
-            "torch.compile take",
-            "torch.compile took",
-            "torch.compile and initial profiling",
-        ),
-        meaning="torch.compile finished",
-        source="vllm monitor.py, backends.py",
-        example="(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [monitor.py:34] torch.compile takes 40.10 s in total",
-    ),
-    Rule(
-        id="vl.warmup",
-        kind=K.WARMUP,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"Initial profiling/warmup run took (?P<seconds>[\d.]+) s",
-        literals=("initial profiling/warmup run took ",),
-        meaning="profiling or warm-up run finished",
-        source="vllm monitor.py",
-        example=(
-            "(Worker_DP1_TP0_EP2 pid=27840) INFO 06-10 11:10:38 [monitor.py:81] Initial profiling/warmup run "
-            "took 3.89 s"
-        ),
-    ),
-    Rule(
-        id="vl.graph.mem",
-        kind=K.GRAPH_PROFILING,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"Profiling CUDA graph memory: (?P<what>.{0,200})",
-        literals=("profiling cuda graph memory",),
-        meaning="memory of CUDA graphs being measured",
-        source="vllm gpu_model_runner.py",
-        example=(
-            "(Worker_DP2_TP0_EP4 pid=22523) INFO 06-10 11:10:46 [gpu_model_runner.py:6412] Profiling CUDA graph "
-            "memory: PIECEWISE=51 (largest=512), FULL=35 (largest=256)"
-        ),
-    ),
-    Rule(
-        id="vl.load",
-        kind=K.WEIGHTS_LOADED,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"Model loading took (?P<GiB>[\d.]+) (?:GiB|GB)(?: memory)? and (?P<seconds>[\d.]+) seconds",
-        literals=("model loading took ",),
-        meaning="model loaded",
-        source="vllm gpu_model_runner.py:5516 @ 017e9f4",
-        example=(
-            "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [gpu_model_runner.py:5132] Model loading took 16.52 "
-            "GiB memory and 11.250000 seconds"
-        ),
-    ),
-    Rule(
-        id="vl.kv.avail",
-        kind=K.KV_CACHE,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"Available KV cache memory: (?P<GiB>-?[\d.]+) GiB",
-        literals=("available kv cache memory: ",),
-        meaning="memory left for the KV cache",
-        source="vllm gpu_worker.py",
-        example="(EngineCore pid=77) INFO 04-25 09:12:01 [gpu_worker.py:298] Available KV cache memory: 71.20 GiB",
-    ),
-    Rule(
-        id="vl.kv",
-        kind=K.KV_CACHE,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"GPU KV cache size: (?P<tokens>[\d,]+) tokens",
-        literals=("gpu kv cache size: ",),
-        meaning="KV capacity (one line at HEAD, two lines in older builds)",
-        source="vllm kv_cache_utils.py:1876 @ 017e9f4",
-        example=(
-            "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [kv_cache_utils.py:1291] GPU KV cache size: 183,744 tokens"
-        ),
-        parse=f.kv_tokens,
-    ),
-    Rule(
-        id="vl.graph",
-        kind=K.GRAPH_CAPTURE,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"Graph capturing finished in (?P<seconds>[\d.]+) secs?(?:, took (?P<GiB>-?[\d.]+) GiB)?",
-        literals=("graph capturing finished in ",),
-        meaning="graphs captured",
-        source="vllm gpu_model_runner.py:7049 @ 017e9f4",
-        example=(
-            "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [gpu_model_runner.py:7048] Graph capturing finished in "
-            "12 secs, took 1.20 GiB"
-        ),
-    ),
-    Rule(
-        id="vl.init",
-        kind=K.NOTE,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"init engine \(profile, create kv cache, warmup model\) took (?P<seconds>[\d.]+) s",
-        literals=("init engine (profile, create kv cache",),
-        meaning="engine init done",
-        source="vllm core.py:338 @ 017e9f4",
-        example=(
-            "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [core.py:338] init engine (profile, create kv cache, "
-            "warmup model) took 143.20 s (compilation: 40.10 s)"
-        ),
-    ),
-    Rule(
-        id="vl.listen",
-        kind=K.NOTE,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=r"Starting vLLM (?:API )?server (?:\d+ )?on (?P<url>\S{1,200})",
-        literals=(
-            "starting vllm server",
-            "starting vllm api server",
-        ),
-        meaning='HTTP bind (≥2026-03; ≤0.10 "Starting vLLM API server N on URL")',
-        source="vllm api_server.py:548 @ 017e9f4",
-        example=(
-            "(APIServer pid=1) INFO 08-17 10:02:00 [api_server.py:548] Starting vLLM server on http://0.0.0.0:8000"
-        ),
-    ),
-    Rule(
-        id="vl.ready",
-        kind=K.READY,
-        severity=S.GOOD,
-        engines=VLLM_TRT,
-        pattern=r"Application startup complete\.",
-        literals=("application startup complete",),
-        meaning="uvicorn ready (text comes from uvicorn)",
-        source="uvicorn",
-        example="(APIServer pid=1) INFO:     Application startup complete.",
-    ),
-    Rule(
-        id="vl.stats",
-        kind=K.THROUGHPUT,
-        severity=S.METRIC,
-        engines=VLLM,
-        pattern=(
-            r"(?:Engine (?P<e>\d+)|\d+ Engines Aggregated): Avg prompt throughput: (?P<pp>[\d.]+) tokens/s, Avg "
-            r"generation throughput: (?P<tg>[\d.]+) tokens/s, Running: (?P<run>\d+) reqs, Waiting: (?P<wait>\d+) "
-            r"reqs(?:,.{0,120}? (?:GPU )?KV cache usage: (?P<kv>[\d.]+)%)?"
-        ),
-        literals=("avg prompt throughput: ",),
-        meaning="every VLLM_LOG_STATS_INTERVAL (10 s); DEBUG when idle",
-        source="vllm loggers.py:263 @ 017e9f4",
-        example=(
-            "(APIServer pid=1) INFO 08-17 10:05:00 [loggers.py:257] Engine 000: Avg prompt throughput: 120.0 "
-            "tokens/s, Avg generation throughput: 512.3 tokens/s, Running: 12 reqs, Waiting: 0 reqs, GPU KV "
-            "cache usage: 3.4%, Prefix cache hit rate: 41.0%"
-        ),
-        parse=f.vllm_stats,
-    ),
-    Rule(
-        id="vl.dead",
-        kind=K.ENGINE_DEAD,
-        severity=S.FATAL,
-        engines=VLLM,
-        pattern=r"EngineDeadError|EngineCore encountered an issue",
-        literals=(
-            "enginedeaderror",
-            "enginecore encountered an issue",
-        ),
-        meaning="the engine core is dead; the cause is an earlier record of another process",
-        source="vllm v1/engine/exceptions.py",
-        example=(
-            "(APIServer pid=92) ERROR 08-15 11:20:19 [serving.py:825] vllm.v1.engine.exceptions.EngineDeadError: "
-            "EngineCore encountered an issue. See stack trace (above) for the root cause."
-        ),
-    ),
-    Rule(
-        id="vl.initfail",
-        kind=K.ENGINE_START_FAILED,
-        severity=S.FATAL,
-        engines=VLLM,
-        pattern=r"Engine core initialization failed|EngineCore failed to start",
-        literals=(
-            "engine core initialization failed",
-            "enginecore failed to start",
-        ),
-        meaning="core failed to start",
-        source="vllm utils.py:1287 @ 017e9f4",
-        example=(
-            "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): "
-            "{'EngineCore_DP0': 1}"
-        ),
-        block=True,
-    ),
-    Rule(
-        id="vl.corefatal",
-        kind=K.CRASH,
-        severity=S.FATAL,
-        engines=VLLM,
-        pattern=r"EngineCore encountered a fatal error",
-        literals=("enginecore encountered a fatal error",),
-        meaning="core died",
-        source="vllm core.py:1348 @ 017e9f4",
-        example="(EngineCore_DP0 pid=9) ERROR 08-17 10:00:00 [core.py:1348] EngineCore encountered a fatal error.",
-        block=True,
-    ),
-    Rule(
-        id="vl.workerdied",
-        kind=K.CRASH,
-        severity=S.FATAL,
-        engines=VLLM,
-        pattern=(
-            r"Worker proc (?P<worker_proc>\S{1,80}) died unexpectedly(?: \(exit code: "
-            r"(?P<exit_code>[^)]{1,40})\))?"
-        ),
-        literals=("died unexpectedly",),
-        meaning="worker died",
-        source="vllm multiproc_executor.py:312 @ 017e9f4",
-        example=(
-            "(EngineCore_DP0 pid=9) ERROR 08-17 10:00:00 [multiproc_executor.py:312] Worker proc VllmWorker-3 "
-            "died unexpectedly (exit code: -9), shutting down executor."
-        ),
-    ),
-    Rule(
-        id="vl.workerexc",
-        kind=K.CRASH,
-        severity=S.FATAL,
-        engines=VLLM,
-        pattern=r"WorkerProc (?:hit an exception|failed to start|failed)\.",
-        literals=(
-            "workerproc hit an exception",
-            "workerproc failed",
-        ),
-        meaning="worker exception (traceback follows, each line re-prefixed)",
-        source="vllm multiproc_executor.py:1047 @ 017e9f4",
-        example=(
-            "(Worker_DP0_EP0 pid=4178717) ERROR 03-13 12:01:42 [multiproc_executor.py:932] WorkerProc hit an exception."
-        ),
-        block=True,
-    ),
-    Rule(
-        id="vl.freemem",
-        kind=K.ENGINE_START_FAILED,
-        severity=S.FATAL,
-        engines=VLLM,
-        pattern=(
-            r"Free memory on device (?:\S{1,40} )?\((?P<free_gib>[\d.]+)/(?P<total_gib>[\d.]+) GiB\) on startup "
-            r"is less than desired"
-        ),
-        literals=("on startup is less than desired",),
-        meaning="GPU not free at start (old server still holding memory!)",
-        source="vllm utils.py:455 @ 017e9f4",
-        example=(
-            "ValueError: Free memory on device cuda:0 (3.1/95.0 GiB) on startup is less than desired GPU memory "
-            "utilization (0.9, 85.5 GiB)."
-        ),
-    ),
-    Rule(
-        id="vl.nokv",
-        kind=K.ENGINE_START_FAILED,
-        severity=S.FATAL,
-        engines=VLLM,
-        pattern=r"No available memory for the cache blocks",
-        literals=("no available memory for the cache blocks",),
-        meaning="no KV room",
-        source="vllm kv_cache_utils.py:739 @ 017e9f4",
-        example=(
-            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
-            "initializing the engine."
-        ),
-    ),
-    Rule(
-        id="vl.shmwait",
-        kind=K.ENGINE_WAIT,
-        severity=S.NOTICE,
-        engines=VLLM,
-        pattern=r"No available shared memory broadcast block found in (?P<seconds>\d+) seconds?",
-        literals=("no available shared memory broadcast block found",),
-        meaning="ranks waiting (compile/tune/hang)",
-        source="vllm shm_broadcast.py:104 @ 017e9f4",
-        example=(
-            "(EngineCore_DP0 pid=9) INFO 08-17 10:00:00 [shm_broadcast.py:500] No available shared memory "
-            "broadcast block found in 60 seconds. This typically happens when some processes are hanging or "
-            "doing some time-consuming work (e.g. compilation, weight/kv cache quantization)."
-        ),
-    ),
-    Rule(
-        id="vl.shutdown",
-        kind=K.SHUTDOWN,
-        severity=S.INFO,
-        engines=VLLM,
-        pattern=(
-            r"\[shutdown\] (?P<who>API server|EngineCore|Executor|MPClient|WorkerProc|Process manager): "
-            r"(?P<what>.{0,200})"
-        ),
-        literals=("[shutdown] ",),
-        meaning="SIGTERM/SIGINT accepted (≥2026-06-04 wording)",
-        source="vllm launcher.py:114 @ 017e9f4",
-        example="(APIServer pid=1) INFO 08-17 10:00:00 [launcher.py:114] [shutdown] API server: shutdown triggered",
     ),
 )
