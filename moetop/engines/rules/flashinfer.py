@@ -48,7 +48,10 @@ RULES: tuple[Rule, ...] = (
             r"P<tot>\d+) \[(?P<el>[\d:]+)<(?P<eta>[\d:?]+)(?:,\s{0,9}(?P<rate>[\d.?]+)\s{0,9}(?P<unit>profile/s|s/"
             r"profile))?"
         ),
-        literals=("[autotuner]: tuning ",),
+        literals=(
+            "[autotuner]: tuning ",
+            "[autotunner]: tuning ",
+        ),
         meaning="tqdm bar, one per (op, call) that really profiles; stderr, uses \\r; FI ≥0.6.8",
         source="flashinfer autotuner.py:1767 @ fb28d72",
         example=(

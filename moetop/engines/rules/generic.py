@@ -169,7 +169,7 @@ RULES: tuple[Rule, ...] = (
             r"\[PG ID (?P<process_group>\d+)[^\]]{0,200}\] Exception \(either an error or timeout\) detected by "
             r"watchdog"
         ),
-        literals=("detected by watchdog at work",),
+        literals=("detected by watchdog",),
         meaning="the watchdog names the group of the collective that timed out",
         source="torch ProcessGroupNCCL.cpp",
         example=(
@@ -314,11 +314,11 @@ RULES: tuple[Rule, ...] = (
         kind=K.HTTP_ACCESS,
         severity=S.NOISE,
         engines=ANY,
-        pattern=r'"(?:GET|POST|PUT|DELETE|HEAD|OPTIONS) \S+ HTTP/[\d.]+" \d{3}',
+        pattern=r'"(?:GET|POST|PUT|DELETE|HEAD|OPTIONS|PATCH) \S{1,4000} HTTP/(?:1\.|2|3)\d?" \d{3}',
         literals=(
             "http/1.",
             "http/2",
-            "http/0.9",
+            "http/3",
         ),
         meaning="uvicorn access log – hide by default",
         source="uvicorn",

@@ -42,7 +42,7 @@ RULES: tuple[Rule, ...] = (
         kind=K.SHUTDOWN,
         severity=S.INFO,
         engines=ANY,
-        pattern=r"[Rr]eceived (?:signal )?(?P<signal>SIGTERM|SIGINT|15|2)\b(?!\d)",
+        pattern=r"[Rr]eceived (?:signal (?P<signal>SIGTERM|SIGINT|15|2)\b|SIGTERM|SIGINT)",
         literals=(
             "received signal sigterm",
             "received sigterm",

@@ -29,9 +29,9 @@ RULES: tuple[Rule, ...] = (
             r"checkpoint shards|Loading weights):\s{0,9}(?P<pct>\d+)% Completed \| (?P<n>\d+)/(?P<tot>\d+)"
         ),
         literals=(
-            "checkpoint shards: ",
-            "multi-thread loading shards: ",
-            "loading weights: ",
+            "checkpoint shards:",
+            "multi-thread loading shards:",
+            "loading weights:",
         ),
         meaning="safetensors shards being loaded (bar)",
         source="sglang and vllm weight_utils.py",

@@ -26,8 +26,8 @@ RULES: tuple[Rule, ...] = (
         engines=TRT,
         pattern=r"(?:LLM Args|llm_args)[:=] ?(?:TorchLlmArgs)?[({]?(?P<args>.{0,200})",
         literals=(
-            "llm args:",
-            "llm_args=",
+            "llm args",
+            "llm_args",
         ),
         meaning="arguments of the LLM",
         source="tensorrt_llm llm_args.py",
@@ -238,10 +238,10 @@ RULES: tuple[Rule, ...] = (
             r".{1,60}?checkpoint files):\s{0,9}(?P<pct>\d+)%\|[^|]{0,300}\|\s{0,9}(?P<n>\d+)/(?P<tot>\d+)"
         ),
         literals=(
-            "loading weights: ",
-            "loading weights concurrently: ",
-            "loading safetensors weights in parallel: ",
-            "checkpoint files: ",
+            "loading weights:",
+            "loading weights concurrently:",
+            "loading safetensors weights in parallel:",
+            "checkpoint files:",
         ),
         meaning="weights being loaded (bar)",
         source="tensorrt_llm model_loader.py",
