@@ -90,8 +90,9 @@ class Session:
             helper.join(STOP_PATIENCE_S)
         self._source.stop()
         child.stop_all()
+        self.outbox.flush()  # `bye` is an event and would overtake the last sample
         self._put(_status("bye", "the probe ends: %s" % (self._ending or "done")))
-        self.outbox.close()
+        self.outbox.flush()
         os._exit(0)
 
     def _fault(self, error: Optional[BaseException]) -> None:
@@ -281,5 +282,5 @@ def run(options: Dict[str, Any]) -> None:
     except Exception as error:
         session._fault(error)
         child.stop_all()
-        session.outbox.close()
+        session.outbox.flush()
         os._exit(1)

@@ -101,9 +101,11 @@ class Nvml:
             reason = REASONS.get(code, "error_%s" % code) if isinstance(code, int) else "unknown_error"
         except (AttributeError, NameError):
             reason = "missing_in_binding"
-        except (ctypes.ArgumentError, TypeError, ValueError, OSError, OverflowError) as error:
-            # UnicodeDecodeError is a ValueError: a name that is not UTF-8
-            reason = "binding_error_%s" % type(error).__name__
+        except Exception as error:
+            # The binding has more kinds: NVMLLibraryMismatchError for a symbol an old driver lacks, ctypes
+            # errors, a name that is not UTF-8. None of them may end the reading of the other values.
+            name_of = type(error).__name__
+            reason = "function_not_found" if "Mismatch" in name_of else "binding_error_%s" % name_of
         if reason in NEVER_AGAIN and not kwargs:
             self._missing.add(name)
         return None, reason

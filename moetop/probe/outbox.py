@@ -113,17 +113,15 @@ class Outbox:
             "detail": {"lost": self._lost},
         }
 
-    def close(self, patience_s: float = 0.5) -> None:
-        """Write out what is left for at most `patience_s` and accept no more."""
+    def flush(self, patience_s: float = 0.5) -> None:
+        """Wait until all is written, at most `patience_s`."""
         end = time.monotonic() + patience_s
         with self._ready:
             while (self._events or self._samples or not self._idle) and self._thread.is_alive():
                 left = end - time.monotonic()
                 if left <= 0:
-                    break
+                    return
                 self._ready.wait(left)
-            self._closed = True
-            self._ready.notify_all()
 
     def _next(self) -> Optional[bytes]:
         with self._ready:

@@ -19,8 +19,8 @@ NOT_AVAILABLE = 1 << 63
 _INTERPRETER = re.compile(r"(?:python[0-9.]*|pypy[0-9.]*|node|bash|sh|perl|ruby|java)")
 
 _LISTS = (
-    ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2"),
-    ("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
+    ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"),
+    ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
 )
 
 

@@ -68,9 +68,8 @@ class SmiLoop:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            again_at_once = self._watch_one()
-            self.first.set()
-            if not again_at_once:
+            if not self._watch_one():
+                self.first.set()
                 self._stop.wait(RESTART_S)
 
     def _watch_one(self) -> bool:
@@ -92,7 +91,6 @@ class SmiLoop:
     def _read(self, lines: "queue.Queue[Optional[str]]", stream: SmiStream, interval_s: float) -> bool:
         patience_s = max(self._patience_s, PATIENCE_INTERVALS * interval_s)
         heard = time.monotonic()
-        told = False
         while not self._stop.is_set():
             try:
                 line = lines.get(timeout=QUIET_S)
@@ -106,8 +104,7 @@ class SmiLoop:
                     return True
                 continue
             if line is None:
-                self._keep(stream.flush())
-                if not told:
+                if not self._keep(stream.flush()) and not self._told:
                     said = stream.last_words
                     self._tell("smi_failed", "nvidia-smi ended: %s" % (said or "it printed nothing"))
                 return False
@@ -118,9 +115,6 @@ class SmiLoop:
             if event.refused is not None and event.refused in self._fields and len(self._fields) > 1:
                 self._fields.remove(event.refused)
                 return True
-            for trouble in event.troubles:
-                told = True
-                self._tell(trouble.code, trouble.message, trouble.detail)
             self._keep(event)
         return False
 
@@ -129,13 +123,19 @@ class SmiLoop:
         self._told[code] = detail
         self._say(code, message, "error" if code == "gpu_lost" else "fatal", detail)
 
-    def _keep(self, event: Optional[SmiEvent]) -> None:
-        if event is not None and event.rows:
+    def _keep(self, event: Optional[SmiEvent]) -> bool:
+        """Take an event in; True when it held a condition."""
+        if event is None:
+            return False
+        for trouble in event.troubles:
+            self._tell(trouble.code, trouble.message, trouble.detail)
+        if event.rows:
             with self._lock:
                 self._rows = event.rows
             self.first.set()
             for code in [code for code in self._told if code != "gpu_lost"]:
                 self._say(code, "nvidia-smi answers again", "info", self._told.pop(code))
+        return bool(event.troubles)
 
 
 def _pump(child: Child, lines: "queue.Queue[Optional[str]]") -> None:

@@ -95,13 +95,16 @@ class SmiStream:
         return whole
 
     def flush(self) -> Optional[SmiEvent]:
-        """The sample so far; called when the output falls quiet."""
-        if not self._pending:
-            return None
+        """The sample and the conditions so far; called when the output falls quiet or ends.
+
+        Conditions wait for it, since some are said in two lines.
+        """
         rows = [self._pending[index] for index in sorted(self._pending)]
         self._known.update(self._pending)
         self._pending = {}
-        return SmiEvent(rows, [])
+        troubles = [trouble for trouble in find_troubles("\n".join(self._text)) if trouble not in self._said]
+        self._said = (self._said + troubles)[-MAX_TEXT:]
+        return SmiEvent(rows, troubles) if rows or troubles else None
 
     def _foreign(self, line: str) -> Optional[SmiEvent]:
         text = line.strip()
@@ -109,9 +112,7 @@ class SmiStream:
             return None
         self._text = (self._text + [text[:500]])[-MAX_TEXT:]
         refused = refused_field(text)
-        troubles = [trouble for trouble in find_troubles("\n".join(self._text)) if trouble not in self._said]
-        self._said = (self._said + troubles)[-MAX_TEXT:]
-        return SmiEvent([], troubles, refused) if troubles or refused else None
+        return SmiEvent([], [], refused) if refused else None
 
     @property
     def last_words(self) -> str:

@@ -126,7 +126,7 @@ def open_source(interval_s: float, say: Say, patience_s: Optional[float] = None)
     nvml = Nvml()
     failure, answered = _start_nvml(nvml)
     if not answered:
-        say("no_nvml", "NVML did not start within %d s: the driver does not answer" % START_PATIENCE_S, "fatal", {})
+        say("stuck_gpu", "NVML did not start within %d s: the driver does not answer" % START_PATIENCE_S, "fatal", {})
         return Source()
     if failure is None:
         count, reason = nvml.call("nvmlDeviceGetCount")

@@ -460,7 +460,7 @@ ret_t nvmlGpmMetricsGet(gpm_get_t *get) {
     if (answer) return answer;
     double apart = (double)(get->second->taken.tv_sec - get->first->taken.tv_sec) +
                    (double)(get->second->taken.tv_nsec - get->first->taken.tv_nsec) / 1e9;
-    int bad = apart < 0.1 || get->first->gpu != gpu || gpu_number(gpu, "gpm.bad", 0) != 0;
+    int bad = apart < gpu_number(gpu, "gpm.min_apart", 0.1) || get->first->gpu != gpu || gpu_number(gpu, "gpm.bad", 0) != 0;
     for (unsigned i = 0; i < get->count; i++) {
         get->metrics[i].answer = NOT_SUPPORTED;
         for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {

@@ -1,0 +1,427 @@
+"""The probe as a real process under a stand-in driver: what it says, and that nothing can end it but its end."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from moetop.transport.bootstrap import LOADER, loader_argv
+from tests.rig.nvml_rig import Scenario, build_library
+from tests.rig.probe_kit import PATIENCE_S, probe
+
+REPO = Path(__file__).parents[2]
+
+
+def statuses(frames: list[dict], code: str) -> list[dict]:
+    return [frame for frame in frames if frame["type"] == "status" and frame["code"] == code]
+
+
+# ── what a healthy host says ─────────────────────────────────────────────────────────────────────
+
+
+def test_hello_holds_the_constants_and_who_answers(scenario: Scenario) -> None:
+    scenario.write("count 2", "driver 580.159.04")
+    with probe(scenario.environment) as running:
+        assert running.marker.startswith(b"MOETOP-READY 3.")
+        hello = running.hello()
+    assert (hello["source"], hello["driver"], hello["schema"]) == ("nvml", "580.159.04", 1)
+    assert hello["cpus"] == os.cpu_count()
+    assert hello["hostname"]
+    assert [gpu["index"] for gpu in hello["gpus"]] == [0, 1]
+    assert hello["gpus"][1] == {
+        "index": 1,
+        "uuid": "GPU-00000000-0000-0000-0000-000000000001",
+        "name": "NVIDIA H200",
+        "pci_bus_id": "00000000:07:00.0",
+        "compute_capability": "9.0",
+        "mig": False,
+        "memory_total_mib": 143771.0,
+        "power_limit_default_w": 700.0,
+        "sm_clock_max_mhz": 1980,
+        "pcie_gen_max": 5,
+        "pcie_width_max": 16,
+        "gpm": True,
+    }
+
+
+def test_a_sample_holds_every_value_in_its_unit_and_gpm_after_the_first_pair(scenario: Scenario) -> None:
+    scenario.write("gpu.0.memory_temp 70", "gpu.0.limit 650", "gpu.0.ecc_uncorrected 3")
+    with probe(scenario.environment, interval_s=0.4) as running:
+        first = running.until(lambda frame: frame["type"] == "gpus")
+        row = running.row(0, lambda r: r["gpm"] and "ecc_uncorrected" in r)
+    assert first["gpus"][0]["gpm"] is None
+    assert first["gpus"][0]["absent"] == {"gpm": "first_sample"}
+    assert "absent" not in row
+    assert (row["util_gpu_pct"], row["util_mem_pct"]) == (100, 38)
+    assert (row["power_w"], row["power_limit_w"], row["temp_c"], row["memory_temp_c"]) == (694.1, 650.0, 63, 70.0)
+    assert (row["memory_used_mib"], row["sm_clock_mhz"], row["mem_clock_mhz"]) == (3539.0, 1965, 3201)
+    assert (row["clock_event_reasons"], row["ecc_uncorrected"]) == (4, 3)
+    assert row["gpm"]["tensor_pct"] == 57.0
+    assert row["gpm"]["dram_pct"] == 69.0
+    assert row["gpm"]["pcie_rx_mib_s"] == 34.0
+    assert first["load"]["memory_total_mib"] > first["load"]["memory_used_mib"] > 0
+
+
+def test_one_sample_and_the_end_when_asked_for_one(scenario: Scenario) -> None:
+    with probe(scenario.environment, once=True) as running:
+        assert running.wait() == 0
+        kinds = [frame["type"] for frame in running.frames]
+    assert kinds == ["hello", "gpus", "status"]
+    assert running.frames[1]["gpus"][0]["power_w"] == 694.1
+
+
+def test_processes_have_user_name_and_memory(scenario: Scenario, tmp_path: Path) -> None:
+    mine = os.getpid()
+    scenario.write(f"gpu.0.process {mine} 3000 c", f"gpu.0.process {mine} 12 g", "gpu.0.process 999999999 -1 c")
+    with probe(scenario.environment) as running:
+        row = running.row(0, lambda r: "processes" in r)
+    known = {process["pid"]: process for process in row["processes"]}
+    assert known[mine]["memory_used_mib"] == 3000.0
+    assert known[999999999] == {"pid": 999999999, "user": None, "name": None, "memory_used_mib": None}
+    if str(Path("/proc/self/ns/pid").readlink()) == "pid:[4026531836]":
+        assert known[mine]["user"] == getpass.getuser()
+        assert "py" in known[mine]["name"]
+    else:
+        assert known[mine]["name"] is None
+        assert "container" in row["processes_why"]
+
+
+def test_the_interval_can_be_changed_while_it_runs(scenario: Scenario) -> None:
+    with probe(scenario.environment, interval_s=60) as running:
+        running.until(lambda frame: frame["type"] == "gpus")
+        running.send(cmd="interval", interval_s=0.1)
+        running.next(lambda frame: frame["type"] == "gpus", 3.0)
+
+
+# ── values that are not there ────────────────────────────────────────────────────────────────────
+
+
+def test_every_nvml_error_of_every_function_is_an_absence_with_its_reason(scenario: Scenario) -> None:
+    command = [sys.executable, "-m", "tests.rig.every_nvml_error"]
+    done = subprocess.run(
+        command, env=scenario.full_environment(), cwd=REPO, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["wrong"] == []
+    assert result["read"] > 700
+
+
+def test_a_bad_gpm_pair_is_no_reading_and_never_zeros(scenario: Scenario) -> None:
+    scenario.write("gpu.0.gpm.bad 1")
+    with probe(scenario.environment) as running:
+        row = running.row(0, lambda r: r["absent"].get("gpm") == "bad_pair")
+        scenario.drop("gpu.0.gpm.bad")
+        running.row(0, lambda r: r["gpm"])
+    assert row["gpm"] is None
+    assert row["power_w"] == 694.1
+
+
+def test_without_gpm_the_rest_is_there(scenario: Scenario) -> None:
+    scenario.write("gpu.0.gpm 0", "gpu.0.name NVIDIA A100-SXM4-80GB")
+    with probe(scenario.environment) as running:
+        hello = running.hello()
+        row = running.row(0, lambda r: True)
+    assert hello["gpus"][0]["gpm"] is False
+    assert row["gpm"] is None
+    assert row["absent"] == {"gpm": "not_supported"}
+
+
+def test_a_driver_that_lacks_newer_symbols_is_read_with_the_older_ones(scenario: Scenario) -> None:
+    scenario.library = build_library(old_driver=True)
+    scenario.write("driver 460.91.03", "gpu.0.process 1 100 c")
+    with probe(scenario.environment) as running:
+        info = running.hello()["gpus"][0]
+        row = running.row(0, lambda r: "processes" in r)
+    assert info["gpm"] is False
+    assert info["absent"]["gpm"] == "function_not_found"
+    assert (row["clock_event_reasons"], row["memory_used_mib"]) == (4, 3539.0)
+    assert row["processes"][0]["memory_used_mib"] == 100.0
+
+
+def test_unified_memory_shows_the_hosts_memory(scenario: Scenario) -> None:
+    scenario.write(
+        "gpu.0.name NVIDIA GB10", "error.nvmlDeviceGetMemoryInfo 3", "error.nvmlDeviceGetEnforcedPowerLimit 3"
+    )
+    scenario.add("error.nvmlDeviceGetPowerManagementLimit 3", "error.nvmlDeviceGetMemoryInfo_v2 3")
+    with probe(scenario.environment) as running:
+        hello = running.hello()
+        row = running.row(0, lambda r: True)
+    assert hello["gpus"][0]["unified_memory"] is True
+    assert hello["gpus"][0]["memory_total_mib"] == pytest.approx(hello["memory_total_mib"])
+    assert 0 < row["memory_used_mib"] < hello["memory_total_mib"]
+    assert "power_limit_w" not in row
+    assert row["absent"]["power_limit_w"] == "not_supported"
+
+
+def test_a_divided_gpu_has_no_utilization_and_says_why(scenario: Scenario) -> None:
+    scenario.write("gpu.0.mig 1", "error.nvmlDeviceGetUtilizationRates 3")
+    with probe(scenario.environment) as running:
+        hello = running.hello()
+        row = running.row(0, lambda r: True)
+    assert hello["gpus"][0]["mig"] is True
+    assert any("MIG" in note for note in hello["notes"])
+    assert "util_gpu_pct" not in row
+    assert row["absent"] == {"util_gpu_pct": "mig", "util_mem_pct": "mig", "gpm": "mig"}
+
+
+# ── GPUs that fail ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_gpu_lost_while_watching_keeps_its_row_and_the_others_go_on(scenario: Scenario) -> None:
+    scenario.write("count 2")
+    with probe(scenario.environment) as running:
+        running.row(1, lambda r: r.get("power_w"))
+        scenario.add("error.nvmlDeviceGetUtilizationRates.1 15")
+        row = running.row(1, lambda r: r.get("error"))
+        told = running.status("gpu_lost")
+        running.row(0, lambda r: r.get("power_w") and not r.get("error"))
+        scenario.drop("error.nvmlDeviceGetUtilizationRates.1")
+        running.row(1, lambda r: r.get("power_w"))
+    assert row == {"index": 1, "error": "gpu_lost"}
+    assert told["level"] == "error"
+    assert told["detail"]["gpu"] == 1
+    assert "00000000:07:00.0" in told["message"]
+
+
+@pytest.mark.parametrize("code", [15, 999])
+def test_a_gpu_whose_handle_cannot_be_had_is_lost_from_the_start(scenario: Scenario, code: int) -> None:
+    scenario.write("count 2", f"error.nvmlDeviceGetHandleByIndex_v2.0 {code}")
+    with probe(scenario.environment) as running:
+        hello = running.hello()
+        lost = running.row(0, lambda r: True)
+        running.row(1, lambda r: r.get("power_w"))
+    assert hello["gpus"][0] == {"index": 0, "error": "gpu_lost"}
+    assert hello["gpus"][1]["name"] == "NVIDIA H200"
+    assert lost == {"index": 0, "error": "gpu_lost"}
+
+
+def test_a_gpu_that_wants_a_reset_says_so_and_keeps_what_can_be_read(scenario: Scenario) -> None:
+    scenario.write("error.nvmlDeviceGetUtilizationRates 16", "error.nvmlDeviceGetTemperature 16")
+    with probe(scenario.environment) as running:
+        row = running.row(0, lambda r: True)
+    assert row["error"] == "reset_required"
+    assert row["memory_used_mib"] == 3539.0
+    assert row["absent"]["temp_c"] == "reset_required"
+
+
+def test_a_stuck_call_stops_one_gpu_and_no_other(scenario: Scenario) -> None:
+    scenario.write("count 2")
+    with probe(scenario.environment) as running:
+        running.row(1, lambda r: r.get("power_w"))
+        scenario.add("hang.nvmlDeviceGetPowerUsage.1 1", "gpu.0.power 123")
+        running.row(0, lambda r: r.get("power_w") == 123.0)
+        stuck = running.row(1, lambda r: r.get("error"))
+        told = running.status("stuck_gpu")
+        scenario.drop("hang.nvmlDeviceGetPowerUsage.1")
+        running.row(1, lambda r: r.get("power_w"))
+        back = running.until(lambda f: f.get("code") == "stuck_gpu" and f["level"] == "info")
+    assert stuck == {"index": 1, "error": "stuck"}
+    assert told["level"] == "error"
+    assert "GPU 1" in back["message"]
+
+
+def test_it_ends_at_once_although_a_gpu_is_stuck(scenario: Scenario) -> None:
+    scenario.write("count 2", "hang.nvmlDeviceGetTemperature.0 1")
+    with probe(scenario.environment) as running:
+        running.row(1, lambda r: r.get("power_w"), 10.0)
+        running.close_input()
+        assert running.wait(2.0) == 0
+
+
+def test_an_xid_of_nvml_travels_in_the_kernels_words(scenario: Scenario) -> None:
+    scenario.write("count 2")
+    with probe(scenario.environment) as running:
+        running.row(1, lambda r: r.get("power_w"))
+        scenario.add("event 1 1 79")
+        frame = running.until(
+            lambda f: f["type"] == "log" and f["source"] == "kernel" and "PCI:0000:07:00" in f["line"]
+        )
+    assert frame["line"].startswith("NVRM: Xid (PCI:0000:07:00): 79,")
+    assert not frame.get("history")
+
+
+# ── hosts without GPU figures ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "words"),
+    [
+        (18, "driver_mismatch", "reboot"),
+        (9, "no_driver", "not loaded"),
+        (4, "not_permitted", "/dev/nvidia"),
+        (15, "gpu_lost", "reboot"),
+    ],
+)
+def test_a_driver_that_does_not_start_is_said_and_the_host_is_still_watched(
+    scenario: Scenario, code: int, status: str, words: str
+) -> None:
+    scenario.write(f"init {code}")
+    with probe(scenario.environment) as running:
+        told = running.status(status)
+        load = running.next(lambda frame: frame["type"] == "gpus")
+    assert told["fatal"] is True
+    assert words in told["message"]
+    assert running.frames[0]["type"] == "hello"
+    assert running.frames[0]["gpus"] == []
+    assert load["gpus"] == []
+    assert load["load"]["memory_total_mib"] > 0
+
+
+def test_a_mismatch_names_the_librarys_version(scenario: Scenario, tmp_path: Path) -> None:
+    real = tmp_path / "libnvidia-ml.so.570.86.15"
+    shutil.copy(scenario.library / "libnvidia-ml.so.1", real)
+    (tmp_path / "libnvidia-ml.so.1").symlink_to(real.name)
+    scenario.library = tmp_path
+    scenario.write("init 18")
+    with probe(scenario.environment) as running:
+        told = running.status("driver_mismatch")
+    assert told["detail"]["library"] == "570.86.15"
+    assert "570.86.15" in told["message"]
+
+
+def test_no_library_and_no_nvidia_smi_is_said(tmp_path: Path) -> None:
+    with probe({"LD_LIBRARY_PATH": str(tmp_path), "PATH": str(tmp_path)}) as running:
+        told = running.status("no_driver")
+    assert told["fatal"] is True
+    assert "libnvidia-ml.so.1" in told["message"]
+
+
+def test_a_driver_without_a_gpu_is_said(scenario: Scenario) -> None:
+    scenario.write("count 0")
+    with probe(scenario.environment) as running:
+        assert running.status("no_gpu")["fatal"] is True
+
+
+# ── ends ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_it_ends_when_its_input_closes(scenario: Scenario) -> None:
+    with probe(scenario.environment) as running:
+        running.hello()
+        running.close_input()
+        assert running.wait(2.0) == 0
+    assert running.errors == b""
+    assert statuses(running.frames, "bye")
+
+
+def test_it_ends_when_asked_to(scenario: Scenario) -> None:
+    with probe(scenario.environment) as running:
+        running.hello()
+        running.send(cmd="quit")
+        assert running.wait(2.0) == 0
+
+
+def test_it_ends_when_the_client_falls_silent_and_not_while_it_pings(scenario: Scenario) -> None:
+    with probe(scenario.environment, silence_timeout_s=1.0) as running:
+        running.hello()
+        for _ in range(6):
+            time.sleep(0.3)
+            running.send(cmd="ping")
+        assert running.process.poll() is None
+        assert running.wait(3.0) == 0
+    assert "no word" in statuses(running.frames, "bye")[0]["message"]
+
+
+def test_it_ends_when_nobody_reads_its_output_and_prints_no_traceback(scenario: Scenario) -> None:
+    with probe(scenario.environment, read=False) as running:
+        assert running.process.stdout
+        running.process.stdout.readline()
+        running.process.stdout.close()
+        assert running.process.wait(3.0) == 0
+        assert running.process.stderr
+        assert running.process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_it_ends_on_a_signal(scenario: Scenario, number: int) -> None:
+    with probe(scenario.environment) as running:
+        running.hello()
+        running.process.send_signal(number)
+        assert running.wait(2.0) == 0
+    assert running.errors == b""
+
+
+def test_a_reader_that_stops_for_a_while_loses_old_samples_and_is_told_how_many(scenario: Scenario) -> None:
+    scenario.write("count 8")
+    with probe(scenario.environment, interval_s=0.1, read=False) as running:
+        end = time.monotonic() + PATIENCE_S
+        pipe_is_full = 65536
+        assert running.process.stdout
+        time.sleep(3.5)  # 8 rows of about 400 bytes, 10 times a second: more than the pipe and the outbox hold
+        assert running.process.poll() is None
+        running.read()
+        frame = running.until(lambda f: f.get("dropped", 0) > 0, end - time.monotonic())
+        assert sum(len(json.dumps(f)) for f in running.frames) > pipe_is_full / 2
+        running.next(lambda f: f["type"] == "gpus")
+    assert frame["dropped"] >= 1
+
+
+# ── the loader ───────────────────────────────────────────────────────────────────────────────────
+
+
+def pythons() -> list[str]:
+    """Interpreters of this machine, the oldest that must work among them where there is one."""
+    places = [Path("/root/.pyenv/versions")] if os.access("/root/.pyenv/versions", os.R_OK) else []
+    found = [str(path) for place in places for path in place.glob("*/bin/python3")]
+    return [path for path in found if not path.startswith(sys.prefix)]
+
+
+@pytest.mark.parametrize("python", pythons() or [sys.executable])
+def test_the_loader_runs_or_says_that_python_is_too_old(scenario: Scenario, python: str) -> None:
+    version = subprocess.run(
+        [python, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, check=True
+    )
+    new_enough = tuple(int(part) for part in version.stdout.split()) >= (3, 8)
+    if not new_enough:
+        done = subprocess.run(loader_argv(python), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        assert done.stdout.startswith(b"MOETOP-OLD 3.")
+        assert done.returncode == 3
+        return
+    with probe(scenario.environment, python=python, discover=True) as running:
+        assert running.row(0, lambda r: r["gpm"])["power_w"] == 694.1
+        assert not statuses(running.frames, "probe_fault")
+
+
+def test_an_old_python_is_named_before_anything_is_imported() -> None:
+    pretend = "import sys; sys.version_info = (3, 5, 2, 'final', 0); sys.modules['json'] = None; "
+    done = subprocess.run([sys.executable, "-c", pretend + LOADER], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (3, b"MOETOP-OLD 3.5\n")
+
+
+def test_the_loader_ends_quietly_when_the_program_never_comes() -> None:
+    for sent in (b"", b"100000\nabc"):
+        done = subprocess.run(loader_argv(sys.executable), input=sent, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_modules_in_the_current_directory_do_not_get_in_the_way(scenario: Scenario, tmp_path: Path) -> None:
+    for name in ("json", "select", "pynvml", "moetop_probe", "threading"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a stray file was imported')\n")
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        with probe(scenario.environment) as running:
+            running.row(0, lambda r: r.get("power_w"))
+    finally:
+        os.chdir(here)
+
+
+def test_nothing_is_written_on_the_host(scenario: Scenario, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {**scenario.environment, "HOME": str(home), "TMPDIR": str(home), "XDG_CACHE_HOME": str(home)}
+    with probe(environment) as running:
+        running.row(0, lambda r: r["gpm"])
+        opened = [str(entry.readlink()) for entry in Path(f"/proc/{running.process.pid}/fd").iterdir()]
+    assert list(home.iterdir()) == []
+    assert [path for path in opened if path.startswith(("/tmp", str(home)))] == []

@@ -1,0 +1,209 @@
+"""Hosts without an NVML library or without Python: `nvidia-smi` in a loop, on the host or in a plain shell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moetop.probe.smi_stream import SmiStream, shell_loop_argv
+from tests.rig.probe_kit import children_of, gone, probe
+
+STAND_IN = Path(__file__).parent / "stand_in_smi.py"
+
+
+class Smi:
+    """A folder with a stand-in `nvidia-smi` and the environment of a host that has only that."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        program = folder / "nvidia-smi"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E {folder}/smi.py "$@"\n')
+        program.chmod(0o755)
+        (folder / "smi.py").write_text(STAND_IN.read_text())
+        self.mode("ok")
+
+    def mode(self, words: str) -> Smi:
+        (self.folder / "MODE").write_text(words)
+        return self
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PATH": f"{self.folder}:/usr/bin:/bin", "LD_LIBRARY_PATH": str(self.folder)}
+
+
+@pytest.fixture
+def smi(tmp_path: Path) -> Smi:
+    return Smi(tmp_path)
+
+
+def wait_until_gone(pids: list[int], timeout_s: float = 5.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not all(gone(pid) for pid in pids):
+        assert time.monotonic() < end, f"still there: {[pid for pid in pids if not gone(pid)]}"
+        time.sleep(0.02)
+
+
+def test_without_the_library_nvidia_smi_is_read_and_it_is_said(smi: Smi) -> None:
+    with probe(smi.environment) as running:
+        hello = running.hello()
+        told = running.status("fallback_smi")
+        row = running.row(0, lambda r: True)
+        unified = running.row(1, lambda r: True)
+    assert (hello["source"], hello["driver"]) == ("nvidia-smi", "580.159.04")
+    assert [gpu["name"] for gpu in hello["gpus"]] == ["NVIDIA H200", "NVIDIA GB10"]
+    assert hello["gpus"][0]["memory_total_mib"] == 143771
+    assert hello["gpus"][0]["mig"] is False
+    assert (told["level"], told.get("fatal", False)) == ("warning", False)
+    assert (row["util_gpu_pct"], row["power_w"], row["power_limit_w"]) == (100, 412.5, 700.0)
+    assert row["clock_event_reasons"] == 4
+    assert row["gpm"] is None
+    assert row["absent"] == {"gpm": "nvidia-smi"}
+    assert hello["gpus"][1]["unified_memory"] is True
+    assert unified["memory_used_mib"] > 0
+    assert unified["absent"] == {
+        "util_mem_pct": "not_supported",
+        "power_limit_w": "not_supported",
+        "mem_clock_mhz": "not_supported",
+        "clock_event_reasons": "not_supported",
+        "gpm": "nvidia-smi",
+    }
+
+
+def test_one_sample_by_nvidia_smi(smi: Smi) -> None:
+    with probe(smi.environment, once=True) as running:
+        assert running.wait() == 0
+    frames = [frame for frame in running.frames if frame["type"] == "gpus"]
+    assert [len(frame["gpus"]) for frame in frames] == [2]
+
+
+def test_a_field_that_an_old_nvidia_smi_lacks_is_left_out(smi: Smi) -> None:
+    smi.mode("missing-field compute_cap")
+    with probe(smi.environment) as running:
+        hello = running.hello()
+        running.row(0, lambda r: r["power_w"] == 412.5)
+    assert "compute_capability" not in hello["gpus"][0]
+
+
+def test_a_hanging_nvidia_smi_is_ended_and_said_and_the_host_still_watched(smi: Smi) -> None:
+    smi.mode("hang")
+    with probe(smi.environment, smi_patience_s=1.0) as running:
+        told = running.status("smi_hang")
+        running.next(lambda frame: frame["type"] == "gpus" and frame["load"])
+        wait_until_gone(children_of(running.process.pid))
+    assert told["fatal"] is True
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "fatal"), [("mismatch", "driver_mismatch", True), ("lost", "gpu_lost", False)]
+)
+def test_what_nvidia_smi_says_instead_of_figures_is_passed_on(smi: Smi, mode: str, code: str, fatal: bool) -> None:
+    smi.mode(mode)
+    with probe(smi.environment) as running:
+        told = running.status(code)
+    assert told.get("fatal", False) is fatal
+    if mode == "mismatch":
+        assert told["detail"] == {"library": "570.86"}
+    else:
+        assert told["detail"] == {"index": 0, "pci": "0000:09:00.0"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nvidia_smi_goes_with_the_probe_however_it_ends(smi: Smi, number: int) -> None:
+    with probe(smi.environment) as running:
+        running.row(0, lambda r: True)
+        children = children_of(running.process.pid)
+        running.process.send_signal(number)
+        running.process.wait(3.0)
+        wait_until_gone(children)
+    assert len(children) >= 2
+
+
+def test_nvidia_smi_goes_when_the_input_closes(smi: Smi) -> None:
+    with probe(smi.environment) as running:
+        running.row(0, lambda r: True)
+        children = children_of(running.process.pid)
+        running.close_input()
+        assert running.wait() == 0
+        wait_until_gone(children)
+
+
+# ── no Python at all ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def shell(smi: Smi, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
+    """The loop in a plain shell; the stand-in's mode may be given as parameter."""
+    smi.mode(getattr(request, "param", "ok"))
+    process = subprocess.Popen(
+        shell_loop_argv(0.2),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **smi.environment},
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def read_samples(process: subprocess.Popen[str], count: int) -> list[list[dict]]:
+    stream, samples = SmiStream(), []
+    assert process.stdout
+    while len(samples) < count:
+        line = process.stdout.readline()
+        assert line, "the loop ended"
+        event = stream.feed(line)
+        if event is not None and event.rows:
+            samples.append(event.rows)
+    return samples
+
+
+def test_the_shell_loop_gives_samples_and_ends_with_its_input(shell: subprocess.Popen[str]) -> None:
+    samples = read_samples(shell, 3)
+    children = children_of(shell.pid)
+    assert shell.stdin
+    shell.stdin.close()
+    assert shell.wait(3.0) == 0
+    wait_until_gone(children)
+    assert [[row["index"] for row in rows] for rows in samples] == [[0, 1]] * 3
+    assert samples[0][0]["power_w"] == 412.5
+
+
+def test_the_shell_loop_leaves_nothing_when_its_shell_is_killed(shell: subprocess.Popen[str]) -> None:
+    read_samples(shell, 2)
+    children = children_of(shell.pid)
+    shell.kill()
+    shell.wait()
+    wait_until_gone(children)
+
+
+def test_the_shell_loop_ends_when_asked_to(shell: subprocess.Popen[str]) -> None:
+    read_samples(shell, 1)
+    assert shell.stdin
+    shell.stdin.write('{"cmd": "ping"}\n{"cmd": "quit"}\n')
+    shell.stdin.flush()
+    assert shell.wait(3.0) == 0
+
+
+def test_the_shell_loop_says_when_there_is_no_nvidia_smi(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["/bin/sh", *shell_loop_argv(1.0)[1:]],
+        env={"PATH": "/nowhere"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    stream = SmiStream()
+    for line in done.stdout.decode().splitlines():
+        stream.feed(line)
+    event = stream.flush()
+    assert event is not None
+    assert [trouble.code for trouble in event.troubles] == ["smi_missing"]
+    assert done.returncode == 127
