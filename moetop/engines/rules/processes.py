@@ -60,7 +60,7 @@ RULES: tuple[Rule, ...] = (
         kind=K.SHUTDOWN,
         severity=S.INFO,
         engines=ANY,
-        pattern=r"(?:^|INFO: +)(?P<what>Shutting down|Waiting for application shutdown)\.?\s*$",
+        pattern=r"(?:^|INFO: +)(?P<what>Shutting down|Waiting for application shutdown)\.?\s{0,20}$",
         literals=(
             "shutting down",
             "waiting for application shutdown",

@@ -83,7 +83,7 @@ RULES: tuple[Rule, ...] = (
         kind=K.AUTOTUNE_START,
         severity=S.INFO,
         engines=SGL,
-        pattern=r"Running FlashInfer autotune with cache: (?P<path>\S.{0,1000}?)\s*$",
+        pattern=r"Running FlashInfer autotune with cache: (?P<path>\S.{0,1000}?)\s{0,20}$",
         literals=("running flashinfer autotune with cache: ",),
         meaning="engine entered FlashInfer tuning with JSON cache path (≥0.5.12)",
         source="sglang 0.5.18 flashinfer_autotune.py:180",
@@ -101,7 +101,7 @@ RULES: tuple[Rule, ...] = (
         engines=SGL,
         pattern=(
             r"Running FlashInfer autotune \(cache reuse DISABLED .{0,200}writing fresh result to: "
-            r"(?P<path>\S.{0,1000}?)\s*$"
+            r"(?P<path>\S.{0,1000}?)\s{0,20}$"
         ),
         literals=("running flashinfer autotune (cache reuse disabled",),
         meaning="retune forced: SGLANG_FLASHINFER_AUTOTUNE_CACHE=0 (≥0.5.13)",
