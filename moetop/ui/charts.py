@@ -270,8 +270,9 @@ class Point:
     glyph: str
     role: str
     name: str = ""
-    trail: Sequence[tuple[float, float]] = ()
+    trail: Sequence[tuple[float, ...]] = ()
     chosen: bool = False
+    key: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,11 @@ def is_event(line: LogLine) -> bool:
 
 
 def line_clock(line: LogLine) -> str:
-    """The time of a line: its own, else what it prints, else blanks."""
-    if line.t is not None:
-        return fmt.clock_time(line.t)
-    return fmt.printed_clock(line.text) or " " * 8
+    """The time a line prints (in its host's zone), else when it came, else blanks."""
+    printed = fmt.printed_clock(line.text)
+    if printed is not None:
+        return printed
+    return fmt.clock_time(line.t) if line.t is not None else " " * 8
 
 
 class LogLines:
@@ -52,6 +53,7 @@ class LogLines:
         self.shown: list[LogLine] = []
         self.cursor = 0
         self.until: float | None = None
+        self.repeats: dict[int, int] = {}
         self._last_n = -1
         self._first_n = 0
 
@@ -75,19 +77,37 @@ class LogLines:
         fresh = tail[start:]
         if tail[0].n > self._first_n:
             self._drop_before(tail[0].n)
-        passing = [line for line in fresh if self._passes(line)]
-        self.hidden += len(fresh) - len(passing) + sum(line.elided for line in fresh)
-        self.shown.extend(passing)
+        before = len(self.shown)
+        hidden = 0
+        for line in fresh:
+            hidden += line.elided
+            if not self._passes(line):
+                hidden += 1
+            elif not self._repeats_last(line):
+                self.shown.append(line)
+        self.hidden += hidden
         self._last_n = tail[-1].n
         if self.follow:
             self.cursor = max(0, len(self.shown) - 1)
         else:
-            self.new += len(passing)
+            self.new += len(self.shown) - before
+
+    def _repeats_last(self, line: LogLine) -> bool:
+        """Among events: the same words again (each rank says them) count up the line before."""
+        if self.level != "events" or not self.shown:
+            return False
+        last = self.shown[-1]
+        if last.kind is not line.kind or fmt.headless(last.text[:4096]) != fmt.headless(line.text[:4096]):
+            return False
+        self.repeats[last.n] = self.repeats.get(last.n, 1) + 1
+        return True
 
     def _drop_before(self, n: int) -> None:
         self._first_n = n
         gone = bisect_left(self.shown, n, key=lambda line: line.n)
         if gone:
+            for line in self.shown[:gone]:
+                self.repeats.pop(line.n, None)
             del self.shown[:gone]
             self.cursor = max(0, self.cursor - gone)
         self.marks = [mark for mark in self.marks if mark.n >= n]
@@ -95,6 +115,7 @@ class LogLines:
     def reset(self) -> None:
         """Start anew (another log, or the log itself began anew)."""
         self.shown = []
+        self.repeats = {}
         self.cursor = self.new = self.hidden = 0
         self._last_n = -1
         self._first_n = 0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 
 from moetop.history import GpuHistory
 from moetop.model import LogEvent
 from moetop.ui import fmt
 from moetop.ui.charts import Mark, Point, Series, TimeAxis, dots
 from moetop.ui.feed import WatchFeed
+from moetop.ui.paint import clean
 from moetop.ui.scene import HostView, gpu_sign
 from moetop.ui.words import CHART_MARKS, EVENT_ROLES
 
@@ -17,6 +20,11 @@ TRAIL_S = 120.0
 """Length of the trails of a map."""
 
 TRAIL_POINTS = 16
+
+QUARTER_S = 900.0
+"""Time zones lie whole quarters of an hour apart."""
+
+_PRINTED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
 
 
 @dataclass(frozen=True)
@@ -117,14 +125,40 @@ def nice_top(value: float) -> float:
     return next(step * magnitude for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * magnitude >= value)
 
 
+def _printed_seconds(event: LogEvent) -> float | None:
+    """What a log printed as date and time, as seconds of an unknown zone."""
+    if event.t_text is None or _PRINTED.match(event.t_text) is None:
+        return None
+    try:
+        return datetime.fromisoformat(event.t_text[:19]).replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None
+
+
+def zone_offset(events: Sequence[LogEvent]) -> float | None:
+    """Seconds from a log's printed clock to epoch seconds, from the newest event of which both are known."""
+    for event in reversed(events):
+        printed = _printed_seconds(event)
+        if event.t is not None and printed is not None:
+            return round((event.t - printed) / QUARTER_S) * QUARTER_S
+    return None
+
+
 def marks_of(events: Sequence[LogEvent], window: Window) -> list[Mark]:
-    """Events worth a mark that lie in the window."""
+    """Events worth a mark that lie in the window. Lines from before the watch print no zone: they are
+    placed by the offset of lines that were seen as they came."""
     marks = []
+    offset = zone_offset(events)
     for event in events:
-        if event.kind in CHART_MARKS and event.t is not None:
-            place = window.place(event.t)
-            if place is not None:
-                marks.append(Mark(place, CHART_MARKS[event.kind], EVENT_ROLES[event.severity]))
+        if event.kind not in CHART_MARKS:
+            continue
+        t = event.t
+        if t is None and offset is not None:
+            printed = _printed_seconds(event)
+            t = None if printed is None else printed + offset
+        place = window.place(t) if t is not None else None
+        if place is not None:
+            marks.append(Mark(place, CHART_MARKS[event.kind], EVENT_ROLES[event.severity]))
     return marks
 
 
@@ -148,23 +182,14 @@ def map_points(
             if x is None or y is None or gpu.error is not None:
                 missing += 1
                 continue
-            sign = gpu_sign(gpu)
-            trail: list[tuple[float, float]] = []
+            sign, key = gpu_sign(gpu), (host.name, gpu.index)
             history = feed.history(host.name, gpu.index) if trails else None
-            if history is not None and history.last_t is not None:
-                end = history.last_t
-                xs = history.resample(x_name, end - TRAIL_S, end, TRAIL_POINTS)
-                ys = history.resample(y_name, end - TRAIL_S, end, TRAIL_POINTS)
-                trail = [(a, b) for a, b in zip(xs, ys, strict=True) if a is not None and b is not None]
-            points.append(
-                Point(
-                    x,
-                    y,
-                    sign.glyph,
-                    sign.role,
-                    host.name[:14] if named else "",
-                    trail,
-                    chosen == (host.name, gpu.index),
-                )
-            )
+            trail = history.recent((x_name, y_name), TRAIL_S, TRAIL_POINTS) if history is not None else []
+            name = clean(host.name, 40)[:14] if named else ""
+            points.append(Point(x, y, sign.glyph, sign.role, name, trail, chosen == key, key))
     return points, missing
+
+
+def choose_point(points: Sequence[Point], chosen: tuple[str, int | None] | None) -> list[Point]:
+    """The same points with that of the chosen GPU marked."""
+    return [replace(point, chosen=True) if point.key == chosen else point for point in points]

@@ -13,13 +13,13 @@ from moetop.errors import UsageError
 from moetop.model import LogLine
 from moetop.ui import fmt, keys
 from moetop.ui.attention import answers
-from moetop.ui.charts import ACTIVITY_MAP, POWER_MAP, Line, point_map, time_chart
+from moetop.ui.charts import ACTIVITY_MAP, POWER_MAP, Line, Point, point_map, time_chart
 from moetop.ui.logtext import log_words, order_sources
 from moetop.ui.paint import clean
 from moetop.ui.rows import SORTS, Filter, TableRow, build_rows, parse_filter
 from moetop.ui.scene import HostView, counts_words
 from moetop.ui.screens.base import MoeScreen
-from moetop.ui.series import histories_of, map_points, marks_of, percent_series, window_of
+from moetop.ui.series import choose_point, histories_of, map_points, marks_of, percent_series, window_of
 from moetop.ui.widgets.bars import AnswerLines, Rule, VerticalRule
 from moetop.ui.widgets.logview import LogView
 from moetop.ui.widgets.plots import Plot
@@ -54,6 +54,8 @@ class FleetScreen(MoeScreen):
         self.chosen_filter: Filter | None = None
         self._log_source: tuple[str, str | None] = ("", None)
         self._moved = False
+        self._following = False
+        self._map_cache: tuple[object, str, list[Point], int] | None = None
 
     def body(self) -> Iterable[Widget]:
         yield AnswerLines()
@@ -209,7 +211,11 @@ class FleetScreen(MoeScreen):
     def _draw_map(self, width: int, height: int) -> list[Line]:
         app = self.moetop
         kind = POWER_MAP if app.map_kind == "power" else ACTIVITY_MAP
-        points, missing = map_points(app.feed, self.scene.hosts, kind.key, app.chosen)
+        cache = self._map_cache
+        if cache is None or cache[0] is not self.scene or cache[1] != kind.key:
+            found, missing = map_points(app.feed, self.scene.hosts, kind.key, None)
+            cache = self._map_cache = (self.scene, kind.key, found, missing)
+        points, missing = choose_point(cache[2], app.chosen), cache[3]
         if not points and missing:
             why = "no GPU gives tensor and DRAM activity (GPM)" if kind is ACTIVITY_MAP else "no utilization and power"
             return [[("", "quiet")], [(f"     {why}; p: other map", "quiet")]]
@@ -344,8 +350,16 @@ class FleetScreen(MoeScreen):
     def on_fleet_table_selected(self, message: FleetTable.Selected) -> None:
         self._moved = self._moved or message.by_hand
         self._remember()
-        self._show_selected()
-        self.show_footer()
+        if not self._following:
+            self._following = True
+            self.call_after_refresh(self._follow_cursor)
+
+    def _follow_cursor(self) -> None:
+        """Charts and log of the new row, after the row itself is painted: a held key never waits for them."""
+        self._following = False
+        if self.is_current:
+            self._show_selected()
+            self.show_footer()
 
     def on_fleet_table_opened(self) -> None:
         self.action_deed("open")

@@ -46,7 +46,6 @@ class LogView(LineWidget, can_focus=True):
         self.empty_words = "no log"
         self.cursor_shown = cursor_shown
         self.top = 0
-        self.shift = 0
 
     def make_lines(self, width: int, height: int) -> list[Strip]:
         titled = height >= 3
@@ -107,7 +106,10 @@ class LogView(LineWidget, can_focus=True):
         row.cell(label, LABEL_CELLS, paint(role, bold=lifted, on=on)).add(" ", row.blank)
         if line.elided:
             row.add(f"({line.elided:,} lines of noise before) ", paint("faint", on=on))
-        text = clean(fmt.headless(line.text[:4096]), 2000)[self.shift :]
+        times = self.log_lines.repeats.get(line.n)
+        if times is not None:
+            row.add(f"×{times} ", paint("quiet", on=on))
+        text = clean(fmt.headless(line.text[:4096]), 2000)
         self._text(row, text, role if lifted else "quiet" if role == "text" else role, on)
         return row.strip()
 
