@@ -36,9 +36,23 @@ MALFORMED_MANY = 20
 
 STOP_JOIN_S = 1.8
 MAX_RESUME_SOURCES = 256
+MAX_SOURCE_CHARS = 4096
+MAX_PLACE_KEYS = 16
+MAX_PLACE_CHARS = 1024
+"""Bounds of what is remembered of a host's logs: it comes from the host."""
 
 _PING = b'{"cmd": "ping"}'
 _log = logging.getLogger(__name__)
+
+
+def _small(place: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers and short words of a place in a log; nothing a host could grow without end."""
+    kept = {
+        key: value
+        for key, value in place.items()
+        if isinstance(value, int) or (isinstance(value, str) and len(value) <= MAX_PLACE_CHARS)
+    }
+    return kept if len(kept) <= MAX_PLACE_KEYS else {}
 
 
 class Sink(Protocol):
@@ -215,14 +229,14 @@ class Supervisor:
         if isinstance(frame, Status):
             self._said_bye |= frame.code == "bye"
             if frame.code == "log_position":
-                self._remember(frame.source, frame.detail)
+                self._remember(frame.source, _small(frame.detail))
             if frame.fatal:
                 self._say(LinkPhase.DEGRADED, LinkError(frame.message, code=frame.code))
             elif self._link.phase is LinkPhase.CONNECTING:
                 self._say(LinkPhase.WATCHING)
             return
         if isinstance(frame, Log) and frame.offset is not None:
-            self._remember(frame.source, {**self._place_of(frame), "offset": frame.offset})
+            self._remember(frame.source, _small({**self._place_of(frame), "offset": frame.offset}))
         data = isinstance(frame, Gpus) and any(gpu.error is None for gpu in frame.gpus)
         fatal = self._link.phase is LinkPhase.DEGRADED and not self._garbled
         if (data and fatal) or (self._link.phase is LinkPhase.CONNECTING and isinstance(frame, (Gpus, Hello, Log))):
@@ -237,7 +251,8 @@ class Supervisor:
 
     def _remember(self, source: str | None, place: dict[str, Any]) -> None:
         """Keep where the reading of `source` goes on after a reconnect."""
-        if source is not None and (source in self._resume or len(self._resume) < MAX_RESUME_SOURCES):
+        known = source in self._resume or len(self._resume) < MAX_RESUME_SOURCES
+        if source is not None and known and len(source) <= MAX_SOURCE_CHARS:
             self._resume[source] = place
 
     def _note_malformed(self, what: Malformed) -> None:

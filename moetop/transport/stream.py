@@ -30,9 +30,12 @@ MAX_NOISE_BYTES = 256 * 1024
 MAX_ENDLESS_BYTES = 8 * MAX_LINE_BYTES
 """A line longer than this ends the session: the far side is no probe."""
 
-MAX_BYTES_S = 32 * 1024 * 1024
-"""Bytes a second taken from one host before reading pauses, so that one cannot starve the others
-(a probe of 64 GPUs at 10 Hz with a log storm stays under 2 MiB/s)."""
+MAX_BYTES_S = 16 * 1024 * 1024
+MAX_LINES_S = 10_000
+"""What is taken from one host a second before reading pauses, so that one cannot starve the others
+(a probe of 64 GPUs at 10 Hz with a log storm stays under 2 MiB and 2,000 lines)."""
+
+WINDOW_S = 0.1
 
 SIGNALLED = -255
 """Exit status of a process that a signal ended where its number is not told."""
@@ -245,7 +248,7 @@ class ProbeChannel:
     def _read(self) -> Iterator[bytes]:
         splitter = LineSplitter()
         yield from splitter.feed(self._first)
-        window_end, taken = time.monotonic() + 1.0, 0
+        window_end, taken, count = time.monotonic() + WINDOW_S, 0, 0
         while not self._closed.is_set():
             data = self._pipe.read(POLL_S)
             if data is None:
@@ -253,15 +256,18 @@ class ProbeChannel:
             if not data:
                 self._raise_ending(splitter)
                 return
-            yield from splitter.feed(data)
+            lines = splitter.feed(data)
+            yield from lines
             if splitter.pending > MAX_ENDLESS_BYTES:
                 raise LinkError("the host sends a line without end, which no probe does", code="garbage", retry=False)
             taken += len(data)
+            count += len(lines)
+            owed_s = max(taken / MAX_BYTES_S, count / MAX_LINES_S)
             now = time.monotonic()
             if now >= window_end:
-                window_end, taken = now + 1.0, 0
-            elif taken > MAX_BYTES_S:
-                self._closed.wait(window_end - now)
+                window_end, taken, count = now + WINDOW_S, 0, 0
+            elif owed_s > WINDOW_S:
+                self._closed.wait(min(owed_s, 1.0))
 
     def _raise_ending(self, splitter: LineSplitter) -> None:
         """The far side ended: quietly where it meant to (status 0), else as a LinkError."""

@@ -226,6 +226,34 @@ def test_a_host_that_sends_a_line_without_end_is_cut_and_degraded(ear: Ear, watc
     ear.until(lambda: not is_running(host.pids[0]))
 
 
+def test_a_host_that_floods_is_read_no_faster_than_the_bound(
+    ear: Ear, watching: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moetop.transport.stream.MAX_LINES_S", 1000)
+    begun = time.monotonic()
+    watching(ScriptHost("flood", 'while True: sys.stdout.write(\'{"type":"gpus","t":1}\\n\')\n'))
+    ear.until(lambda: len(ear.frames) >= 6000)
+    assert time.monotonic() - begun > 1.0
+
+
+def test_what_a_host_says_of_its_logs_is_remembered_within_bounds(
+    ear: Ear, watching: Callable[..., Fleet], quick_retries: None
+) -> None:
+    swollen = (
+        "for n in range(400): say(type='log',t=1,source='s%d'%n,line='x',offset=n)\n"
+        "say(type='status',t=1,code='log_position',message='',source='s1',detail={'offset':2,'head':'h'*9999,'x':[1]})\n"
+        "say(type='log',t=1,source='l'*9999,line='x',offset=1)\n"
+        "sys.exit(1)\n"
+    )
+    host = ScriptHost("h", swollen, ONE + "time.sleep(60)")
+    watching(host)
+    ear.until(lambda: len(host.opened) == 2)
+    resume = host.opened[1]["resume"]
+    assert isinstance(resume, dict)
+    assert len(resume) == fleet_module.MAX_RESUME_SOURCES
+    assert resume["s1"] == {"offset": 2}
+
+
 def test_a_fatal_status_degrades_and_data_heals(ear: Ear, watching: Callable[..., Fleet]) -> None:
     script = (
         "say(type='status',t=1,code='no_driver',message='no NVIDIA driver is loaded',level='error',fatal=True)\n"
