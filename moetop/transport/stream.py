@@ -35,7 +35,7 @@ MAX_LINES_S = 10_000
 """What is taken from one host a second before reading pauses, so that one cannot starve the others
 (a probe of 64 GPUs at 10 Hz with a log storm stays under 2 MiB and 2,000 lines)."""
 
-WINDOW_S = 0.1
+BURST_S = 0.1
 
 SIGNALLED = -255
 """Exit status of a process that a signal ended where its number is not told."""
@@ -248,7 +248,7 @@ class ProbeChannel:
     def _read(self) -> Iterator[bytes]:
         splitter = LineSplitter()
         yield from splitter.feed(self._first)
-        window_end, taken, count = time.monotonic() + WINDOW_S, 0, 0
+        paid_until = time.monotonic()
         while not self._closed.is_set():
             data = self._pipe.read(POLL_S)
             if data is None:
@@ -256,18 +256,15 @@ class ProbeChannel:
             if not data:
                 self._raise_ending(splitter)
                 return
+            arrived = time.monotonic()
             lines = splitter.feed(data)
             yield from lines
             if splitter.pending > MAX_ENDLESS_BYTES:
                 raise LinkError("the host sends a line without end, which no probe does", code="garbage", retry=False)
-            taken += len(data)
-            count += len(lines)
-            owed_s = max(taken / MAX_BYTES_S, count / MAX_LINES_S)
-            now = time.monotonic()
-            if now >= window_end:
-                window_end, taken, count = now + WINDOW_S, 0, 0
-            elif owed_s > WINDOW_S:
-                self._closed.wait(min(owed_s, 1.0))
+            paid_until = max(paid_until, arrived) + max(len(data) / MAX_BYTES_S, len(lines) / MAX_LINES_S)
+            ahead_s = paid_until - time.monotonic()
+            if ahead_s > BURST_S:
+                self._closed.wait(min(ahead_s, 1.0))
 
     def _raise_ending(self, splitter: LineSplitter) -> None:
         """The far side ended: quietly where it meant to (status 0), else as a LinkError."""
