@@ -12,7 +12,8 @@ from .logplace import Place, find_place, manager_of
 from .redact import redact_argv, redact_env
 from .versions import Packages, package_folders, read_packages, view_of
 
-BORING_PASSES = 6  # a process that is no engine is looked at again after so many passes
+FRESH_PASSES = 12  # a process seen so often and still no engine becomes boring:
+BORING_PASSES = 6  # it is looked at again only after so many passes
 MAX_SETTINGS_BYTES = 256 * 1024
 
 # Environment that decides what an engine does or where it reads and writes; anything else stays on the host.
@@ -84,7 +85,7 @@ class Finder:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Found] = {}
-        self._boring: dict[int, int] = {}
+        self._boring: dict[int, tuple[int, int]] = {}
         self._pass = 0
         self._places: dict[tuple[int, int], tuple[object, Place]] = {}
 
@@ -113,7 +114,8 @@ class Finder:
         titled: dict[int, str] = {}
         present = procfs.pids()
         for pid in present:
-            if self._boring.get(pid, -1) > self._pass:
+            seen, again = self._boring.get(pid, (0, 0))
+            if again > self._pass:
                 continue
             argv = procfs.argv(pid)
             launch = launch_of(argv)
@@ -123,9 +125,9 @@ class Finder:
             elif title is not None:
                 titled[pid] = title
             else:
-                self._boring[pid] = self._pass + (2 if pid not in self._boring else BORING_PASSES)
+                self._boring[pid] = (seen + 1, self._pass + (1 if seen < FRESH_PASSES else BORING_PASSES))
         alive = set(present)
-        self._boring = {pid: until for pid, until in self._boring.items() if pid in alive}
+        self._boring = {pid: kept for pid, kept in self._boring.items() if pid in alive}
         return launches, titled
 
     def _roots(

@@ -14,7 +14,10 @@ from .hub import LogHub
 from .inventory import take_inventory
 
 FIND_EVERY_S = 5.0
-FIND_SOON_S = 1.0  # while a server starts or a health poll runs; also how soon a server's end is noticed
+FIND_STARTING_S = 2.0  # while a server starts
+FIND_SOON_S = 1.0  # while one is expected; also how soon a server's end is noticed
+FIRST_S = 10.0  # at the beginning, a process may be on its way to become a server
+RESTART_S = 120.0  # after a server ended, another one is expected
 NUMBERS_EVERY_S = 5.0
 NUMBERS_SOON_S = 1.0  # before the first numbers and to the second ones, which give the rates
 HEALTH_EVERY_S = 2.0
@@ -32,6 +35,7 @@ class _Watched:
         self.source: str | None = None
         self.numbers = Numbers(found.engine)
         self.over = threading.Event()
+        self.poke = threading.Event()
         self.lock = threading.Lock()
         self.thread: threading.Thread | None = None
         self.said: dict[str, Any] = {}
@@ -56,6 +60,7 @@ class ServerWatch:
         self._health: set[str] = set()
         self._told: set[str] = set()
         self._ever = False
+        self._expect_until = time.monotonic() + FIRST_S
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look_on, name="servers", daemon=True)
@@ -86,12 +91,17 @@ class ServerWatch:
                     self._health.add(name)
                 else:
                     self._health.discard(name)
+                for entry in self._watched.values():
+                    entry.poke.set()
             self._wake.set()
 
     def stop(self) -> None:
         """End every thread and follower."""
         self._stop.set()
         self._wake.set()
+        with self._lock:
+            for entry in self._watched.values():
+                entry.poke.set()
         self._hub.stop()
         if self._thread.is_alive():
             self._thread.join(2.0)
@@ -123,7 +133,9 @@ class ServerWatch:
     def _pause(self) -> float:
         with self._lock:
             starting = any(not entry.found.listens for entry in self._watched.values()) or bool(self._health)
-        return FIND_SOON_S if starting else FIND_EVERY_S
+        if time.monotonic() < self._expect_until:
+            return FIND_SOON_S
+        return FIND_STARTING_S if starting else FIND_EVERY_S
 
     def _ask_on(self, entry: _Watched) -> None:
         """Read one server's numbers for as long as it lives."""
@@ -136,7 +148,8 @@ class ServerWatch:
                 wait = NUMBERS_SOON_S
             else:
                 wait = NUMBERS_EVERY_S
-            entry.over.wait(wait)
+            entry.poke.wait(wait)
+            entry.poke.clear()
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -159,6 +172,8 @@ class ServerWatch:
             entries = list(self._watched.values())
         for entry in gone:
             entry.over.set()
+            entry.poke.set()
+            self._expect_until = time.monotonic() + RESTART_S
             self._emit({**self._frame(entry), "t": time.time(), "gone": True}, True)
         for entry in entries:
             self._follow(entry)

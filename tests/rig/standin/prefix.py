@@ -41,11 +41,17 @@ def make_prefix(root: Path, engine: str, versions: Mapping[str, str] | None = No
         for folder in path.parent.relative_to(lib).parents:
             (lib / folder / "__init__.py").touch()
         (path.parent / "__init__.py").touch()
-        path.write_text(start)
+        _write(path, start)
     script = root / "bin" / _SCRIPTS[engine]
-    script.write_text(f"#!{python}\n{start}")
+    _write(script, f"#!{python}\n{start}")
     script.chmod(0o755)
     return root
+
+
+def _write(path: Path, text: str) -> None:
+    """Leave a file alone that is right already: a server may be starting from it."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
 
 
 def command(prefix: Path, engine: str, arguments: Sequence[str]) -> list[str]:
