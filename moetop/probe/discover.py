@@ -14,6 +14,7 @@ from .versions import Packages, package_folders, read_packages, view_of
 
 FRESH_PASSES = 12  # a process seen so often and still no engine becomes boring:
 BORING_PASSES = 6  # it is looked at again only after so many passes
+PORT_PASSES = 12  # the kernel's table of sockets is slow to read (8 ms): once a server listens, seldom
 MAX_SETTINGS_BYTES = 256 * 1024
 
 # Environment that decides what an engine does or where it reads and writes; anything else stays on the host.
@@ -68,6 +69,7 @@ class Found:
         self.port: int | None = None
         self.address: str | None = None
         self.listens = False
+        self.port_again = 0
         self.view: str | None = ""
         self.packages = Packages({}, {}, [])
         self.gpus: tuple[int, ...] = ()
@@ -103,8 +105,9 @@ class Finder:
                 known = _describe(pid, entry.start_ticks, engine, launch, argv)
             found.append(known)
         self._families(found, launches, titled, gpu_pids)
+        sockets: dict[object, list[procfs.Listen]] = {}
         for server in found:
-            self._refresh(server)
+            self._refresh(server, sockets)
         self._known = {server.key: server for server in found}
         return sorted(found, key=lambda server: server.key[1])
 
@@ -174,9 +177,14 @@ class Finder:
         for server in found:
             server.gpus = tuple(sorted(users[server.pid]))
 
-    def _refresh(self, server: Found) -> None:
+    def _refresh(self, server: Found, sockets: dict[object, list[procfs.Listen]]) -> None:
         """What can change while a server runs: its sockets and where its output goes."""
-        _find_port(server)
+        if not server.listens or self._pass >= server.port_again:
+            space = procfs.link(server.pid, "ns/net")
+            if space not in sockets:
+                sockets[space] = procfs.listening(server.pid)
+            _find_port(server, sockets[space])
+            server.port_again = self._pass + PORT_PASSES
         links = tuple(procfs.link(server.pid, "fd/%d" % number) for number in (1, 2))
         kept = self._places.get(server.key)
         if kept is None or kept[0] != links:
@@ -267,7 +275,7 @@ def _read_versions(server: Found, env: dict[str, str], launch: Launch | None) ->
         server.notes.append("the version of %s was not found in the packages of its Python" % server.engine)
 
 
-def _find_port(server: Found) -> None:
+def _find_port(server: Found, sockets: list[procfs.Listen]) -> None:
     """The port from the arguments, made sure of (or found) among the sockets that the process listens on."""
     told = server.args.get("port")
     wanted = told if isinstance(told, int) and told > 0 else DEFAULT_PORTS.get(server.engine)
@@ -277,7 +285,6 @@ def _find_port(server: Found) -> None:
         mine = procfs.socket_inodes(pid)
         readable = readable or mine is not None
         inodes |= mine or set()
-    sockets = procfs.listening(server.pid)
     own = [entry for entry in sockets if entry.inode in inodes] if readable else sockets
     exact = [entry for entry in own if entry.port == wanted]
     server.listens = bool(exact) or bool(readable and told is None and own)
