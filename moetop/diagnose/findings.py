@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
+
+from moetop.diagnose import words
 from moetop.diagnose.findings_crash import find_crash
 from moetop.diagnose.findings_gpu import find_comms, find_spinning, find_stragglers
 from moetop.diagnose.findings_host import find_host
@@ -53,4 +56,17 @@ RULES: tuple[Rule, ...] = (
 
 def find_all(view: HostView) -> tuple[Finding, ...]:
     """All findings of the host, gravest first."""
-    return sort_findings(finding for rule in RULES for finding in rule(view))
+    return sort_findings(_neutral(finding) for rule in RULES for finding in rule(view))
+
+
+def _neutral(finding: Finding) -> Finding:
+    """The finding with whatever a host or a log put into its sentences made harmless."""
+    texts = (finding.summary, *finding.evidence, *finding.remedy)
+    if all(text.isprintable() for text in texts):
+        return finding
+    return msgspec.structs.replace(
+        finding,
+        summary=words.neutral(finding.summary),
+        evidence=tuple(words.neutral(line) for line in finding.evidence),
+        remedy=tuple(words.neutral(line) for line in finding.remedy),
+    )

@@ -76,7 +76,8 @@ def _tuning(
     view: HostView, server: ServerReport, kind: FindingKind, severity: Severity, starved: Starved | None
 ) -> Finding:
     tuning = server.tuning
-    evidence = [_labelled(line) for line in tuning.evidence]
+    label = words.SERVER if tuning.verdict in (Verdict.NEVER_RAN, Verdict.NOT_TUNABLE) else words.LOG
+    evidence = [_labelled(line, label) for line in tuning.evidence]
     remedy = list(tuning.remedy)
     summary = tuning_summary(view, server)
     confidence = Confidence.INFERRED if tuning.verdict is Verdict.NEVER_RAN else Confidence.REPORTED
@@ -105,8 +106,8 @@ def _tuning(
 _LABELS = (words.SEEN, words.COMPARED, words.RULED_OUT, words.LOG, words.SERVER, words.FILES, words.NOT_KNOWN)
 
 
-def _labelled(line: str) -> str:
-    return line if line.startswith(_LABELS) else words.LOG + line
+def _labelled(line: str, label: str) -> str:
+    return line if line.startswith(_LABELS) else label + line
 
 
 ENGINE_NAMES = {"sglang": "SGLang", "vllm": "vLLM", "tensorrt_llm": "TensorRT-LLM", "flashinfer": "FlashInfer"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from moetop.diagnose import words
 from moetop.diagnose.faults import CLEAN_UP, GAUGE_RULE
 from moetop.diagnose.findings import find_all
 from moetop.diagnose.gpu import GpuEvidence
@@ -153,7 +154,7 @@ class HostEvidence:
             name=self.name,
             headline=host_headline(findings, gpus, view.servers),
             status=status,
-            error=error,
+            error=words.neutral(error) if error is not None else None,
             driver=hello.driver if hello is not None else None,
             source=self._source(),
             gpus=gpus,
@@ -212,7 +213,7 @@ class HostEvidence:
     def _notes(self) -> tuple[str, ...]:
         notes = list(self._hello.notes) if self._hello is not None else []
         notes.extend(s.message for s in self._statuses.values() if s.level in ("warning", "error"))
-        return tuple(dict.fromkeys(notes))
+        return tuple(dict.fromkeys(words.neutral(note) for note in notes))
 
 
 _UNREADABLE = frozenset(

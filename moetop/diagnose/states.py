@@ -252,7 +252,7 @@ def report_gpu(
         index=info.index,
         uuid=info.uuid,
         pci_bus_id=info.pci_bus_id,
-        name=info.name,
+        name=words.neutral(info.name) if info.name is not None else None,
         state=decision.state,
         confidence=decision.confidence,
         evidence=evidence_of(info, figures, decision, context),

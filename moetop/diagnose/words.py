@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from moetop.text import plain
+
 SEEN = "Seen: "
 COMPARED = "Compared: "
 RULED_OUT = "Ruled out: "
@@ -17,6 +19,11 @@ SERVER = "Server: "
 FILES = "Files: "
 NOT_KNOWN = "Not known: "
 COMMAND = "$ "
+
+
+def neutral(text: str) -> str:
+    """Foreign text made harmless; our own passes as it is."""
+    return text if text.isprintable() else plain(text)
 
 
 def number(value: float) -> str:

@@ -351,7 +351,6 @@ def test_a_case_reports_the_same_for_any_window(number: str) -> None:
 @pytest.mark.parametrize("number", sorted(DOORS))
 def test_a_case_can_be_written_as_json(number: str) -> None:
     raw = msgspec.json.encode(report_of(DOORS[number]))
-    assert b"NaN" not in raw
     assert msgspec.json.decode(raw, type=HostReport).name == "offline"
 
 
