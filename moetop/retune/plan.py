@@ -10,7 +10,7 @@ from moetop.model import Engine, HostReport, LogPlace, ServerReport
 from moetop.probe.redact import redact_argv
 from moetop.retune import preflight
 from moetop.retune.recipes import ENGINES, EngineRecipe, TunerRecipe, find_tuner, timeouts_for
-from moetop.retune.subject import Subject, fill, moves_of, subject_of, targets_of
+from moetop.retune.subject import Subject, fill, moves_of, subject_of, targets_of, words_of
 from moetop.retune.types import NO_OVERRIDES, CommandLine, Overrides, Plan, PlanStep, Refusal, Tuner
 
 Survey = dict[str, Any]
@@ -51,7 +51,7 @@ def survey_request(server: ServerReport, overrides: Overrides = NO_OVERRIDES) ->
     if engine is None:
         return {"op": "survey", "pid": server.pid, "port": server.port}
     subject = subject_of(server, engine, overrides)
-    row = find_tuner(server.engine, subject.backend, server.version, server.argv)
+    row = find_tuner(server.engine, subject.backend, server.version, words_of(server))
     return {
         "op": "survey",
         "pid": server.pid,
@@ -82,7 +82,7 @@ def make_plan(
         )
         return refused_plan(report, server.name, refusal)
     subject = subject_of(server, engine, overrides)
-    row = find_tuner(server.engine, subject.backend, server.version, server.argv)
+    row = find_tuner(server.engine, subject.backend, server.version, words_of(server))
     offline = overrides.tune is not None or (row is not None and row.tuner == Tuner.OFFLINE)
     moves = moves_of(server, row) if row and not offline else ()
     targets = targets_of(server, row) if row and offline else ()

@@ -98,7 +98,9 @@ _CUDA_FAILED = (
     Line(r"Watchdog caught collective operation timeout: WorkNCCL", "torch ProcessGroupNCCL.cpp"),
 )
 _FLASHINFER_UNTUNED = (
-    Line(r"\[Autotuner\]: OOM detected, falling back to default tactic", "flashinfer autotuner.py:1897", Tuner.AT_START),
+    Line(
+        r"\[Autotuner\]: OOM detected, falling back to default tactic", "flashinfer autotuner.py:1897", Tuner.AT_START
+    ),
 )
 
 ENGINES: dict[Engine, EngineRecipe] = {
@@ -123,7 +125,9 @@ ENGINES: dict[Engine, EngineRecipe] = {
             *_CUDA_FAILED,
         ),
         tuned=(
-            Line(r"Using MoE kernel config from .+\.json", "sglang 0.5.18 fused_moe_triton_config.py:110", Tuner.OFFLINE),
+            Line(
+                r"Using MoE kernel config from .+\.json", "sglang 0.5.18 fused_moe_triton_config.py:110", Tuner.OFFLINE
+            ),
             Line(r"FlashInfer autotune completed\.", "sglang 0.5.18 flashinfer_autotune.py:206", Tuner.AT_START),
         ),
         untuned=(
@@ -168,9 +172,21 @@ ENGINES: dict[Engine, EngineRecipe] = {
             Line(r"\[AutoTuner\]: Tuning \S+:\s*100%", "flashinfer autotuner.py:1767", Tuner.AT_START),
         ),
         untuned=(
-            Line(r"Using default MoE config\. Performance might be sub-optimal!", "vllm fused_moe.py:1162 @ 017e9f4", Tuner.OFFLINE),
-            Line(r"Skipping FlashInfer autotune because it is disabled", "vllm kernel_warmup.py:170 @ 017e9f4", Tuner.AT_START),
-            Line(r"No FlashInfer autotune cache entries found", "vllm kernel_warmup.py:160, builds of 2026-05 to 08", Tuner.AT_START),
+            Line(
+                r"Using default MoE config\. Performance might be sub-optimal!",
+                "vllm fused_moe.py:1162 @ 017e9f4",
+                Tuner.OFFLINE,
+            ),
+            Line(
+                r"Skipping FlashInfer autotune because it is disabled",
+                "vllm kernel_warmup.py:170 @ 017e9f4",
+                Tuner.AT_START,
+            ),
+            Line(
+                r"No FlashInfer autotune cache entries found",
+                "vllm kernel_warmup.py:160, builds of 2026-05 to 08",
+                Tuner.AT_START,
+            ),
             *_FLASHINFER_UNTUNED,
         ),
         metrics={
@@ -214,8 +230,8 @@ TUNERS: tuple[TunerRecipe, ...] = (
         backends=_TRITON,
         tuner=Tuner.OFFLINE,
         argv_word="minimoe",
-        roles=("triton_config", "moe_config"),
-        scripts=("tune.py",),
+        roles=("triton_config",),
+        scripts=("tune.py", "../tune.py"),
         argv=("{python}", "{script}", "--model", "{model}", "--tp-size", "{tp}", "--dtype", "{dtype}", "--tune"),
         timeouts={"tune_s": 1800.0, "start_s": 300.0, "drain_s": 60.0},
         source="examples/minimoe/tune.py",
@@ -246,7 +262,7 @@ TUNERS: tuple[TunerRecipe, ...] = (
         engine=Engine.SGLANG,
         backends=_TRITON,
         tuner=Tuner.OFFLINE,
-        roles=("triton_config", "moe_config"),
+        roles=("triton_config",),
         scripts=("benchmark/kernels/fused_moe_triton/tuning_fused_moe_triton.py",),
         bases=("/sgl-workspace/sglang", "~/sglang", "/workspace/sglang"),
         argv=("{python}", "{script}", "--model", "{model}", "--tp-size", "{tp}", "--dtype", "{dtype}", "--tune"),
@@ -258,7 +274,7 @@ TUNERS: tuple[TunerRecipe, ...] = (
         engine=Engine.VLLM,
         backends=_TRITON,
         tuner=Tuner.OFFLINE,
-        roles=("triton_config", "moe_config"),
+        roles=("triton_config",),
         scripts=("benchmarks/kernels/benchmark_moe.py",),
         bases=("/vllm-workspace", "~/vllm", "/workspace/vllm"),
         argv=("{python}", "{script}", "--model", "{model}", "--tp-size", "{tp}", "--dtype", "{dtype}", "--tune",
@@ -326,11 +342,11 @@ def _in_range(version: str | None, bounds: tuple[str | None, str | None]) -> boo
 
 
 def find_tuner(
-    engine: Engine | None, backend: str | None, version: str | None, argv: tuple[str, ...]
+    engine: Engine | None, backend: str | None, version: str | None, words: tuple[str, ...]
 ) -> TunerRecipe | None:
-    """The first row that fits; None if there is none."""
+    """The first row that fits; None if there is none. `words` are the command's first ones and the model."""
     for row in TUNERS:
-        if row.argv_word is not None and not any(row.argv_word in part for part in argv[:4]):
+        if row.argv_word is not None and not any(row.argv_word in part for part in words):
             continue
         if row.engine == engine and backend in row.backends and _in_range(version, row.versions):
             return row

@@ -78,13 +78,14 @@ def subject_of(server: ServerReport, engine: EngineRecipe, overrides: Overrides)
 
 
 def targets_of(server: ServerReport, row: TunerRecipe) -> tuple[str, ...]:
-    """Tuned tables the engine looked for by exact name, newest run first, then those of the inventory."""
+    """Tuned tables the engine looked for by exact name in its newest run, else those the inventory says it would."""
     found: dict[str, None] = {}
     for event in newest(server.events, _TRITON_EVENTS):
         for path in _event_paths(event.fields):
             found[path] = None
-    for file in server.files:
-        if file.role in row.roles and file.path.endswith(".json") and (not found or file.path in found):
+    wanted = [file for file in server.files if file.role in row.roles and ("from" in file.facts or not file.exists)]
+    for file in wanted if not found else ():
+        if file.path.endswith(".json"):
             found[file.path] = None
     return tuple(path for path in found if not PurePosixPath(path).name.endswith("_down.json")) or tuple(found)
 
@@ -123,6 +124,11 @@ def moves_of(server: ServerReport, row: TunerRecipe) -> tuple[str, ...]:
 def _quote(path: str) -> str:
     """A path as a glob that matches itself only."""
     return re.sub(r"([*?\[])", r"[\1]", path)
+
+
+def words_of(server: ServerReport) -> tuple[str, ...]:
+    """What tells one launcher from another: the command's first words and the model."""
+    return (*server.argv[:4], str(server.args.get("model_path") or ""))
 
 
 def fill(row: TunerRecipe, server: ServerReport, targets: tuple[str, ...], script: str, python: str) -> tuple[str, ...]:

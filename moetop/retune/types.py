@@ -169,7 +169,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """The plan for programs: one JSON object without what the runner alone may know."""
         shown = msgspec.to_builtins(self)
         shown.pop("spec")
-        return json.dumps({"schema": "moetop.retune-plan/1", "refused": self.refused, **shown}, indent=2) + "\n"
+        head = {
+            "schema": "moetop.retune-plan/1",
+            "refused": self.refused,
+            "needs_confirmation": self.needs_confirmation,
+        }
+        return json.dumps({**head, **shown}, indent=2) + "\n"
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, os.environ["MINIMOE_SRC"])
+sys.path.insert(0, os.environ["MINIMOE_SRC"] + "/sglang")
 import launch_server
 
 HOME = Path.cwd()

@@ -261,11 +261,11 @@ def test_a_full_disk_is_refused_before_and_survived_in_the_middle(rig):
                 except OSError:
                     break
         jobs_state = disk / f"moetop/jobs/{ref.job}/state.json"
-        for name in json.loads(jobs_state.read_text())["tuner"],:
+        for name in (json.loads(jobs_state.read_text())["tuner"],):
             os.kill(name["pid"], signal.SIGKILL)
         until(lambda: json.loads(jobs_state.read_text())["status"] == "rolled_back", "the end is written", 40)
         assert rig.healthy()
-        refused = rig.plan()
+        refused = rig.plan(pid=rig.pids()[0])
         assert [refusal.code for refusal in refused.refusals] == ["disk_full"]
     finally:
         rig.clean()
@@ -283,7 +283,10 @@ def test_a_job_outlives_moetop_and_its_connection(rig, tmp_path):
         "print(wire.ask(LocalTransport('rig'), r)['job'], flush=True); import time; time.sleep(60)\n"
     )
     client = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "request")], stdout=subprocess.PIPE, start_new_session=True, cwd=rig.root
+        [sys.executable, "-c", code, str(tmp_path / "request")],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        cwd=rig.root,
     )
     job = client.stdout.readline().decode().strip()
     os.killpg(client.pid, signal.SIGKILL)

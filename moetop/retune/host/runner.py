@@ -25,6 +25,7 @@ ROLLBACK_TITLES = {
     "rb_files": "roll back: put files back",
     "rb_start": "roll back: start the server as it was",
     "rb_ready": "roll back: wait until it is ready",
+    "rb_found": "roll back: keep the server that was started by something else",
 }
 
 
@@ -129,15 +130,28 @@ def _undo_steps(job: Job, server: ServerControl) -> bool:
     with _rb(job, "rb_free") as entry:
         _wait_gone(job, server, entry)
     _put_files_back(job)
-    if state.get("survivor"):
-        start = {"how": "found"}
-    else:
-        start = job.spec["old_start"]
-        with _rb(job, "rb_start") as entry:
-            entry["detail"] = server.start(start, {})
+    if not state.get("survivor"):
+        try:
+            _start_old(job, server)
+            return True
+        except StepFailed:
+            found = server.brought_back()
+            if found is None:
+                raise
+            server.end_new()
+            state["new"] = found
+    with _rb(job, "rb_found") as entry:
+        ready = server.wait_ready({"how": "found"}, job.timeout("start_s"))
+        entry["detail"] = f"process {state['new']['pid']}, {ready}"
+    return True
+
+
+def _start_old(job: Job, server: ServerControl) -> None:
+    start = job.spec["old_start"]
+    with _rb(job, "rb_start") as entry:
+        entry["detail"] = server.start(start, {})
     with _rb(job, "rb_ready") as entry:
         entry["detail"] = server.wait_ready(start, job.timeout("start_s"))
-    return True
 
 
 def _stop_all(job: Job, server: ServerControl) -> str:

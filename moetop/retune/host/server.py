@@ -208,17 +208,21 @@ class ServerControl:
         """The server as something other than moetop started it again; None if there is none."""
         port, state = self.job.spec["port"], self.job.state
         pid = control.listening_pid(port) if port else None
+        new = state["new"]
+        if pid is not None and new and pid in {new["pid"], *(one["pid"] for one in procs.tree(new["pid"]))}:
+            return None
         if pid is None and self.job.spec["old_start"]["how"] == "process":
             recovered = self.recovered()
-            known = {one["pid"] for one in state["tree"]} | {os.getpid()}
+            known = {one["pid"] for one in state["tree"]} | {os.getpid(), new["pid"] if new else 0}
             pid = procs.same_command(recovered["argv"], recovered.get("uid"), known, state["created"])
         return procs.identity(pid) if pid else None
 
     def has_ended(self, start: dict[str, Any]) -> str | None:
         """Why the new server can no longer become ready; None while it can."""
         state = self.job.state
-        if self._child is not None and self._child.poll() is not None:
-            code = self._child.returncode
+        child = self._child if start["how"] in ("process", "command") else None
+        if child is not None and child.poll() is not None:
+            code = child.returncode
             if start["how"] == "command" and code == 0:
                 return None
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -249,12 +253,15 @@ class ServerControl:
             ended = self.has_ended(start)
             if ended:
                 self.read_log()
-                raise StepFailed(f"{ended}{self.first_failure()}")
+                raise StepFailed(f"{ended}{self.first_failure()}{self._other_listener(start)}")
             if url is None:
                 return "ready" in self.lines.first
             code, reason = web.get(url, 5.0)
             why["text"] = f"health answers {code}" if code else f"health does not answer ({reason})"
             if code == 200:
+                other = self._other_listener(start)
+                if other:
+                    raise StepFailed(other.lstrip("; "))
                 return True
             failed = self.lines.failed_at
             if failed is not None and time.monotonic() - failed > FATAL_GRACE_S:
@@ -267,6 +274,16 @@ class ServerControl:
             )
         self._note_listener()
         return f"ready after {time.monotonic() - begun:.1f} s"
+
+    def _other_listener(self, start: dict[str, Any]) -> str:
+        """Words for a server on our port that we did not start; what it answers says nothing about ours."""
+        port, new = self.job.spec["port"], self.job.state["new"]
+        if start["how"] != "process" or not port or new is None:
+            return ""
+        pid = control.listening_pid(port)
+        if pid is None or pid in {new["pid"], *(one["pid"] for one in procs.tree(new["pid"]))}:
+            return ""
+        return f"; process {pid}, which moetop did not start, has port {port}: something restarts the server by itself"
 
     def _note_listener(self) -> None:
         """A start command that only launched the server is replaced by the process that listens."""

@@ -45,7 +45,8 @@ def totals(text: str, names: dict[str, list[str]]) -> dict[str, float]:
     for line in text.splitlines():
         if not line or line[0] == "#":
             continue
-        head, _, tail = line.partition("}") if "{" in line else line.partition(" ")
+        plain = line.partition(" # ")[0]
+        head, _, tail = plain.rpartition("}") if "{" in plain else plain.partition(" ")
         name = head.partition("{")[0]
         try:
             sums[name] = sums.get(name, 0.0) + float(tail.split()[0])

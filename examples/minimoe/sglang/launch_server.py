@@ -1,7 +1,8 @@
 """minimoe: a tiny Mixture-of-Experts server for one NVIDIA GPU that speaks and logs like SGLang.
 
-    python launch_server.py --port 30000 >> minimoe.log 2>&1 &
+    python examples/minimoe/sglang/launch_server.py --port 30000 >> minimoe.log 2>&1 &
 
+It stands under sglang/ because it is found and read by the rules for SGLang.
 It serves /health, /generate, /metrics and /model_info, drains on SIGTERM, reads a tuned-tiles table and says in
 SGLang's words when there is none. `--cpu-standin` needs no GPU and computes nothing.
 """
@@ -18,7 +19,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import moeconfig
 from moemodel import Model, StandIn, TritonModel
 
