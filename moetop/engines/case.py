@@ -88,15 +88,17 @@ def make_case(digest: LogDigest, facts: ServerFacts, files: Sequence[TuningFile]
 
 
 def _backend(digest: LogDigest, args: dict[str, Any]) -> str | None:
-    """The resolved MoE backend: the log's choice first, since arguments may say `auto`."""
-    if digest.moe_backend is not None:
+    """The resolved MoE backend: the choice a line names first, since arguments may say `auto`."""
+    if digest.moe_backend is not None and digest.moe_backend_resolved:
         return digest.moe_backend.lower()
     named = _first_text(args, ("moe_runner_backend", "moe_backend"))
     kernel = args.get("kernel_config")
     if named is None and isinstance(kernel, dict) and isinstance(kernel.get("moe_backend"), str):
         named = kernel["moe_backend"]
     named = named or _first_text(args, ("kernel_config.moe_backend",))
-    return None if named is None or named.lower() == "auto" else named.lower()
+    if named is None or named.lower() == "auto":
+        named = digest.moe_backend
+    return None if named is None else named.lower()
 
 
 def _first_text(args: dict[str, Any], names: tuple[str, ...]) -> str | None:

@@ -58,7 +58,8 @@ class LogDigest(msgspec.Struct, frozen=True, kw_only=True):
     `events` are the newest ones (bounded), repeats over ranks collapsed; `counts` counts every kind
     over the whole log before that, `run_counts` those of the newest run. All else but `runs` speaks
     of the newest run: `cause` is the first error of a run that ended badly, `waits` the wait lines
-    since anything else moved. `clean` is false where the reading began in the middle of the run.
+    since anything else moved. `moe_backend_resolved` is whether a line named the backend that was chosen
+    (else it is what the arguments asked for). `clean` is false where the reading began in the middle of the run.
     """
 
     name: str
@@ -71,6 +72,7 @@ class LogDigest(msgspec.Struct, frozen=True, kw_only=True):
     tp_size: int | None = None
     device_name: str | None = None
     moe_backend: str | None = None
+    moe_backend_resolved: bool = False
     attention_backend: str | None = None
     quantization: str | None = None
     runs: tuple[ServerRun, ...] = ()

@@ -30,6 +30,7 @@ def make_digest(
         tp_size=_first(run, ("tp_size", "tensor_parallel_size"), int),
         device_name=run.device_name,
         moe_backend=_moe_backend(run),
+        moe_backend_resolved=run.moe_backend is not None,
         attention_backend=run.attention_backend or _first(run, ("attention_backend",), str),
         quantization=_first(run, ("quantization",), str),
         runs=tuple(each.freeze() for each in ledger.runs),

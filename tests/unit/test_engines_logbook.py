@@ -364,10 +364,8 @@ def test_the_drafts_of_engines_are_told_apart_by_bracket_and_head() -> None:
 
 def test_a_secret_among_the_arguments_is_not_kept() -> None:
     digest = read(
-        (
-            "[2026-02-19 01:00:41] server_args=ServerArgs(model_path='m', "
-            "api_key='sk-abc', hf_token=None, x={'token': 'y'})"
-        )
+        "[2026-02-19 01:00:41] server_args=ServerArgs(model_path='m', "
+        "api_key='sk-abc', hf_token=None, x={'token': 'y'})"
     )
     assert digest.args["api_key"] == "***"
     assert digest.args["x"] == {"token": "***"}
@@ -449,10 +447,8 @@ def test_a_storm_leaves_the_grave_events_and_bounded_memory() -> None:
         book.feed(line)
     for n in range(6000):
         book.feed(
-            (
-                f"(EngineCore pid=9) INFO 08-17 10:00:00 [cuda.py:486] Using BACKEND{n} "
-                f"attention backend out of potential backends: []"
-            )
+            f"(EngineCore pid=9) INFO 08-17 10:00:00 [cuda.py:486] Using BACKEND{n} "
+            f"attention backend out of potential backends: []"
         )
     digest = book.digest()
     assert len(digest.events) <= 2100
