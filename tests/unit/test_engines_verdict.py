@@ -328,11 +328,8 @@ def test_a_gate_that_refuses_outranks_a_cache_of_another_configuration() -> None
 # ── other tuners ─────────────────────────────────────────────────────────────────────────────────
 
 TRITON_DEFAULT = (
-    (
-        "[2026-06-28 13:36:54 TP0] Using default MoE kernel config. "
-        "Performance might be sub-optimal! Config file not found "
-    )
-    "at /sgl/configs/triton_3_5_1/E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8.json, you can create them with x"
+    "[2026-06-28 13:36:54 TP0] Using default MoE kernel config. Performance might be sub-optimal! Config file not "
+    "found at /sgl/configs/triton_3_5_1/E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8.json, you can create them"
 )
 TRITON_TUNED = (
     "[2026-06-28 13:36:54 TP0] Using MoE kernel config from "
