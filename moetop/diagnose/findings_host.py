@@ -23,7 +23,10 @@ NO_DATA_CODES: dict[str, tuple[str, tuple[str, ...]]] = {
         "nvidia-smi does not answer",
         ("the driver hangs: look at the kernel log", words.COMMAND + "dmesg -T | grep -i nvrm | tail"),
     ),
-    "smi_empty": ("nvidia-smi printed no GPU", (words.COMMAND + "nvidia-smi",)),
+    "not_permitted": (
+        "this user may not talk to the driver",
+        ("watch as a user that may open /dev/nvidia*", words.COMMAND + "ls -l /dev/nvidia*"),
+    ),
 }
 
 MISMATCH_REMEDY = (
@@ -67,17 +70,18 @@ def find_unreadable(view: HostView) -> Iterator[Finding]:
     """`no_data`, `driver_mismatch`: the host answers and its GPUs cannot be read."""
     if view.answers:
         return
+    explained = any(s.code in ("driver_mismatch", "gpu_lost") for s in view.statuses)
     for status in view.statuses:
         if status.code == "driver_mismatch":
             yield mismatch_finding(status.message, status.detail)
-        elif status.code in NO_DATA_CODES and not any(s.code in ("driver_mismatch", "gpu_lost") for s in view.statuses):
+        elif (status.fatal or status.code in NO_DATA_CODES) and not explained:
             yield _no_data(status)
     for event in view.kernel(EventKind.DRIVER_MISMATCH):
         yield mismatch_finding(event.line, event.fields)
 
 
 def _no_data(status: Status) -> Finding:
-    meaning, remedy = NO_DATA_CODES[status.code]
+    meaning, remedy = NO_DATA_CODES.get(status.code, (status.message, ()))
     return _finding(FindingKind.NO_DATA, f"no GPU data: {meaning}", (words.SEEN + status.message,), remedy)
 
 

@@ -85,8 +85,16 @@ class HostEvidence:
         elif isinstance(frame, Inventory):
             self._servers.on_inventory(frame)
         elif isinstance(frame, Status):
-            self._statuses[(frame.code, frame.source or str(frame.detail.get("gpu", "")))] = frame
+            self._on_status(frame)
         return ()
+
+    def _on_status(self, frame: Status) -> None:
+        """Keep a condition until its code comes again at level info: then it is over."""
+        key = (frame.code, frame.source or str(frame.detail.get("gpu", frame.detail.get("index", ""))))
+        if frame.level == "info" and not frame.fatal:
+            self._statuses.pop(key, None)
+        else:
+            self._statuses[key] = frame
 
     def apply_link(self, link: Link) -> None:
         """Take the state of the connection."""

@@ -244,6 +244,8 @@ def test_a_lost_link_is_unreachable_with_the_reason_and_the_advice() -> None:
         ("smi_missing", "no_data"),
         ("smi_failed", "no_data"),
         ("smi_hang", "no_data"),
+        ("not_permitted", "no_data"),
+        ("something_new", "no_data"),
     ],
 )
 def test_a_host_whose_gpus_cannot_be_read_says_why(code: str, kind: str) -> None:
@@ -257,6 +259,14 @@ def test_values_that_come_in_again_end_the_trouble() -> None:
     evidence = host({})
     evidence.apply(Status(t=5.0, code="smi_failed", message="once", level="error"))
     assert standing(evidence.report()) == []
+
+
+def test_a_condition_ends_when_its_code_comes_again_as_information() -> None:
+    evidence = host({})
+    evidence.apply(Status(t=5.0, code="fallback_smi", message="less detail", level="warning"))
+    assert (evidence.report().status, evidence.report().notes) == (HostStatus.DEGRADED, ("less detail",))
+    evidence.apply(Status(t=6.0, code="fallback_smi", message="NVML answers again", level="info"))
+    assert (evidence.report().status, evidence.report().notes) == (HostStatus.OK, ())
 
 
 def test_a_lost_gpu_keeps_its_row_and_the_others_their_states() -> None:
