@@ -206,7 +206,8 @@ class CommandFollower:
         poll.register(fd, select.POLLIN | select.POLLHUP)
         while not self._stop.is_set():
             if not poll.poll(int(IDLE_S * 1000)):
-                self._end_sync()
+                if self._sync:
+                    self._end_sync()
                 self._end_past()
                 self.picker.flush()
                 continue
