@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -57,22 +56,6 @@ def test_help_loads_next_to_nothing() -> None:
         "from moetop.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit as end:\n    assert not end.code"
     )
     assert not loaded & {"msgspec", "yaml", "paramiko", "textual", "plotext", "pynvml"}
-
-
-def test_help_is_there_at_once() -> None:
-    """The goal is 0.15 s; printed, and asserted only against a tenfold of a bare interpreter's start."""
-
-    def best(*argv: str) -> float:
-        times = []
-        for _ in range(3):
-            begun = time.perf_counter()
-            subprocess.run([sys.executable, *argv], capture_output=True, check=True, cwd=ROOT)
-            times.append(time.perf_counter() - begun)
-        return min(times)
-
-    bare, wanted = best("-c", "pass"), best("-m", "moetop", "--help")
-    print(f"--help {wanted:.3f} s, bare interpreter {bare:.3f} s, goal 0.15 s")
-    assert wanted < 10 * bare
 
 
 def test_no_source_hands_anything_to_a_shell() -> None:
