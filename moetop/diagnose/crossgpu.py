@@ -9,16 +9,19 @@ import msgspec
 
 from moetop.diagnose import thresholds as th
 from moetop.diagnose.view import GpuView, HostView
-from moetop.model import GpuReport, GpuState
+from moetop.diagnose.window import Figures
+from moetop.model import GpuState
 
 
 def is_spinning(gpu: GpuView) -> bool:
-    """Busy at near-idle power with memory untouched: a kernel that waits. A dead counter, an unknown
-    limit or GPM that shows work prove nothing."""
-    f = gpu.figures
-    if f.util_gpu_pct is None or f.util_mem_pct is None or f.power_pct is None or gpu.report.error:
-        return False
-    if is_counter_dead(gpu.report):
+    """Whether a GPU is busy with a kernel that only waits."""
+    return not gpu.report.error and is_waiting(gpu.figures, gpu.report.name)
+
+
+def is_waiting(f: Figures, name: str | None) -> bool:
+    """Busy at near-idle power with memory untouched. A dead counter, an unknown limit or GPM that shows
+    work prove nothing."""
+    if f.util_gpu_pct is None or f.util_mem_pct is None or f.power_pct is None or is_counter_dead(name):
         return False
     if f.util_gpu_pct < th.SPIN_UTIL_PCT or f.util_mem_pct > th.SPIN_MEMORY_UTIL_PCT or f.power_pct > th.SPIN_POWER_PCT:
         return False
@@ -33,9 +36,9 @@ DEAD_MEMORY_COUNTERS = ("GB10",)
 """Parts of GPU names whose memory-utilization counter always reads 0 (public reports)."""
 
 
-def is_counter_dead(report: GpuReport) -> bool:
+def is_counter_dead(name: str | None) -> bool:
     """Whether this part's memory utilization says nothing."""
-    return any(part in (report.name or "") for part in DEAD_MEMORY_COUNTERS)
+    return any(part in (name or "") for part in DEAD_MEMORY_COUNTERS)
 
 
 def holds_memory(gpu: GpuView) -> bool:

@@ -22,7 +22,7 @@ from moetop.diagnose.crossgpu import (
     working_alone,
 )
 from moetop.diagnose.view import STARTING, GpuView, HostView
-from moetop.model import Confidence, Finding, FindingKind, ServerMetrics, ServerReport, Severity
+from moetop.model import Confidence, Finding, FindingKind, Phase, ServerMetrics, ServerReport, Severity
 
 # ── spinning: hang, ghost, idle spin ─────────────────────────────────────────────────────────────
 
@@ -58,20 +58,38 @@ def find_spinning(view: HostView) -> Iterator[Finding]:
     for gpu in spinning:
         server, metrics = requests_of(view, gpu)
         starting = server is not None and server.phase in STARTING
-        if metrics is not None and not starting:
+        if metrics is None and server is not None and _was_drained(view, server):
+            idle.append(gpu)
+        elif metrics is not None and not starting:
             if metrics.running == 0 and not metrics.waiting:
                 idle.append(gpu)
             elif metrics.generation_tokens_s == 0:
                 waiting.append(gpu)
-        elif is_seen_without_process(gpu):
+        elif is_seen_without_process(gpu) and (server is None or gpu.index not in server.gpus):
             ghosts.append(gpu)
-        else:
+        elif not starting or _stands_still(view, gpu, server):
             waiting.append(gpu)
     if idle:
         yield _idle_spin(idle)
     if ghosts:
         yield _ghost_busy(ghosts)
     yield from _hang(view, waiting)
+
+
+def _was_drained(view: HostView, server: ServerReport) -> bool:
+    """Whether the last numbers in a ready server's log are zero: a new request would have written more."""
+    last = view.digest(server).metrics
+    return server.phase is Phase.READY and last is not None and last.running == 0 and not last.waiting
+
+
+def _stands_still(view: HostView, gpu: GpuView, server: ServerReport | None) -> bool:
+    """Whether a server that starts has waited so long, without a word, that a barrier does not explain
+    it. Pasted text has no clock: there the figures stand for themselves."""
+    if not view.live or server is None:
+        return True
+    still_s = view.still_s(server)
+    silent = still_s is None or still_s >= th.HANG_START_S
+    return silent and (gpu.waiting_s or 0.0) >= th.HANG_START_S
 
 
 def _idle_spin(gpus: list[GpuView]) -> Finding:
@@ -86,7 +104,7 @@ def _idle_spin(gpus: list[GpuView]) -> Finding:
         gpus=tuple(g.index for g in gpus),
         evidence=(
             _spin_seen(gpus),
-            words.SERVER + "0 requests running, 0 waiting",
+            words.SERVER + "0 requests running, none waiting",
             _SPIN_COMPARED,
             words.RULED_OUT + "load (the server's own counters are zero)",
         ),
@@ -138,6 +156,7 @@ def _hang(view: HostView, waiting: list[GpuView]) -> Iterator[Finding]:
     if any(is_really_working(g) for g in peers if view.server_of(g.index) is view.server_of(waiting[0].index)):
         return
     server = view.server_of(waiting[0].index)
+    ready = server is not None and server.phase is Phase.READY
     phase = f" while {server.phase}" if server is not None and server.phase in STARTING else ""
     evidence = [_spin_seen(waiting)]
     if peers:
@@ -153,12 +172,12 @@ def _hang(view: HostView, waiting: list[GpuView]) -> Iterator[Finding]:
         evidence.append(words.NOT_KNOWN + "whether requests run: with none, this is idle spinning and no fault")
     yield Finding(
         kind=FindingKind.COLLECTIVE_HANG,
-        severity=Severity.CRITICAL,
+        severity=Severity.WARNING if ready and metrics is None else Severity.CRITICAL,
         confidence=Confidence.INFERRED,
         summary=(
             f"{words.gpus(indices)} {words.verb(len(indices), 'waits', 'wait')} at near-idle power{phase}"
             + (", the other ranks do nothing" if peers else ", nothing moves")
-            + ": looks like a hang between ranks"
+            + (": idle, or a hang between ranks" if ready and metrics is None else ": looks like a hang between ranks")
         ),
         gpus=tuple(sorted(indices)),
         server=server.name if server is not None else None,

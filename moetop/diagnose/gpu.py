@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from moetop.diagnose import thresholds as th
+from moetop.diagnose.crossgpu import is_waiting
 from moetop.diagnose.states import Decision, GpuContext, decide, report_gpu
 from moetop.diagnose.view import GpuView
 from moetop.diagnose.window import Figures, GpuWindow, figures_of
@@ -35,6 +36,7 @@ class GpuEvidence:
         self._decision = _NOTHING
         self._since: float | None = None
         self._best_clock: float | None = None
+        self._waits_since: float | None = None
         self._newest: GpuSample | None = None
         self._view: GpuView | None = None
 
@@ -58,6 +60,10 @@ class GpuEvidence:
             self._decision = decide(self._figures, context)
         if self._since is None or self._decision.state is not before.state or t < self._since:
             self._since = t
+        if not is_waiting(self._figures, self.info.name):
+            self._waits_since = None
+        elif self._waits_since is None or t < self._waits_since:
+            self._waits_since = t
         clock, util = sample.sm_clock_mhz, sample.util_gpu_pct
         if clock is not None and util is not None and util >= th.HOST_BOUND_UTIL_PCT:
             self._best_clock = max(clock, self._best_clock or 0.0)
@@ -81,7 +87,8 @@ class GpuEvidence:
         if self._view is None:
             steady = newest[0] - self._since if newest is not None and self._since is not None else None
             report = report_gpu(self.info, self._newest, self._figures, self._decision, GpuContext())
-            self._view = GpuView(report, self._figures, self._newest, self._best_clock, steady)
+            waits = newest[0] - self._waits_since if newest is not None and self._waits_since is not None else None
+            self._view = GpuView(report, self._figures, self._newest, self._best_clock, steady, waits)
         return self._view
 
     def _silent(self, silent_s: float) -> GpuView:

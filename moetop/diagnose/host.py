@@ -189,6 +189,7 @@ class HostEvidence:
             servers=servers,
             kernel_events=(*self._servers.events_of_log(KERNEL), *self._gauge_events.values()),
             runs=runs,
+            moved_t=self._servers.moved(),
         )
 
     def _source(self) -> str | None:

@@ -65,6 +65,7 @@ class ServerEvidence:
         self._tunings: dict[str, tuple[LogDigest, ServerFacts, Sequence[TuningFile], Tuning]] = {}
         self._no_log = LogDigest(name="")
         self._running: dict[str, tuple[float, float]] = {}
+        self._moved: dict[str, float] = {}
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -81,11 +82,18 @@ class ServerEvidence:
         dated = self.live and (not frame.history or frame.source == KERNEL)  # kernel frames carry the record's time
         events = book.feed(frame.line, frame.t if dated else None)
         if not (frame.history and self.live):
+            if frame.counts or any(event.kind is not EventKind.ENGINE_WAIT for event in events):
+                self._moved[frame.source] = frame.t
             for event in events:
                 running = event.fields.get("running") if event.kind is EventKind.THROUGHPUT else None
                 if isinstance(running, (int, float)):
                     self._running[frame.source] = (frame.t, float(running))
         return events
+
+    def moved(self) -> dict[str, float]:
+        """When each server's log last told of anything but waiting, by server name."""
+        named = {k.frame.source: k.frame.name for k in self._known.values() if k.frame.source}
+        return {named.get(source, source): t for source, t in self._moved.items()}
 
     def on_server(self, frame: Server) -> None:
         known = self._known.get(frame.name)

@@ -192,6 +192,10 @@ HANG_WAIT_LINES = 3
 """So many repeated wait lines without progress between them suggest a hang (judgement; one 60-second
 line during a start is normal)."""
 
+HANG_START_S = 30.0
+"""A server that loads or tunes must wait so long, with nothing new in its log, to be called hanging:
+ranks wait for the slowest at every barrier of a normal start (judgement)."""
+
 XID_FRESH_S = 86400.0
 """A GPU fault older than this on a host that answers is history, not news (judgement)."""
 

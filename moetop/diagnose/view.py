@@ -37,13 +37,15 @@ WORKING = frozenset(
 
 
 class GpuView(msgspec.Struct, frozen=True):
-    """A GPU's report with the figures behind it. `best_clock_mhz` is the highest seen at load."""
+    """A GPU's report with the figures behind it. `best_clock_mhz` is the highest seen at load;
+    `steady_s` is how long it has been in its state, `waiting_s` how long it has only waited."""
 
     report: GpuReport
     figures: Figures
     newest: GpuSample | None = None
     best_clock_mhz: float | None = None
     steady_s: float | None = None
+    waiting_s: float | None = None
 
     @property
     def index(self) -> int:
@@ -89,6 +91,12 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[ServerReport, ...] = ()
     kernel_events: tuple[LogEvent, ...] = ()
     runs: dict[str, RunEvents] = {}
+    moved_t: dict[str, float] = {}
+
+    def still_s(self, server: ServerReport) -> float | None:
+        """Seconds since a server's log last told of anything but waiting; None where it never did."""
+        moved = self.moved_t.get(server.name)
+        return None if moved is None or self.now is None else self.now - moved
 
     def run(self, server: ServerReport) -> tuple[LogEvent, ...]:
         """Events of a server's newest run, oldest first: what an earlier run did is history."""

@@ -23,7 +23,19 @@ from moetop.model import (
     TuningFile,
     Verdict,
 )
-from tests.unit.diagnose_kit import SIGNATURE, finding, gpm, host, info, kinds, make_server, sample, standing, text_of
+from tests.unit.diagnose_kit import (
+    SIGNATURE,
+    SPIN,
+    finding,
+    gpm,
+    host,
+    info,
+    kinds,
+    make_server,
+    sample,
+    standing,
+    text_of,
+)
 
 ARGS = "[2026-02-19 01:04:33] server_args=ServerArgs(model_path='/m', tp_size=8, moe_runner_backend='{backend}')"
 READY = "[2026-02-19 01:06:58] The server is fired up and ready to roll!"
@@ -247,6 +259,35 @@ def test_eager_mode_of_the_process_is_launch_bound_without_any_log_line() -> Non
     found = finding(report, "launch_bound")
     assert (report.headline, found.confidence) == ("launch_bound", "measured")
     assert any("wait for the host" in line for line in found.evidence)
+
+
+def spinning(*lines: str, **server: Any) -> HostEvidence:
+    return host(SPIN, SPIN, server=server, log=lines)
+
+
+def test_a_ready_server_without_counters_may_be_idle_and_is_no_critical_hang() -> None:
+    report = spinning(ARGS.format(backend="triton"), READY).report()
+    found = finding(report, "collective_hang")
+    assert found.severity is Severity.WARNING
+    assert "idle, or a hang" in found.summary
+
+
+def test_a_ready_server_whose_last_numbers_were_zero_is_idle() -> None:
+    drained = (
+        "(APIServer pid=1) INFO 05-12 01:46:22 [loggers.py:271] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg "
+        "generation throughput: 0.0 tokens/s, Running: 0 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%"
+    )
+    assert standing(spinning(drained, engine="vllm").report()) == ["idle_spin"]
+
+
+def test_ranks_that_wait_at_a_barrier_of_a_normal_start_are_no_hang() -> None:
+    report = spinning(ARGS.format(backend="triton"), WEIGHTS).report()
+    assert (report.headline, standing(report)) == (Calm.LOADING, [])
+
+
+def test_a_gpu_of_a_known_server_is_no_ghost_though_its_process_cannot_be_seen() -> None:
+    evidence = host({**SPIN, "processes": ()}, server={"gpus": (0,)}, log=(READY,))
+    assert "ghost_busy" not in kinds(evidence.report())
 
 
 def test_a_short_wait_during_a_start_is_no_hang() -> None:

@@ -126,6 +126,15 @@ def counters(age_s: float) -> GpuState:
     return evidence.report().gpus[0].state
 
 
+def waits_in_tuning(seconds: float) -> bool:
+    """Whether two ranks that have waited so long since the tuner's line are called hanging."""
+    line = "[2026-02-19 01:05:00 TP0] Running FlashInfer autotune with cache: /c/rank_tp0_pp0_dp0.json"
+    evidence = host(SPIN, SPIN, server={}, log=(line,), seconds=1)
+    for t in range(1, round(seconds) + 1):
+        evidence.apply(Gpus(t=float(t), gpus=(sample(0, **SPIN), sample(1, **SPIN))))
+    return "collective_hang" in standing(evidence.report())
+
+
 def xid(code: int, age_s: float, *, dated: bool = True) -> bool:
     """Whether an Xid of that age still stands on a host that answers. Undated: a printed time only."""
     now = 1782000000.0
@@ -218,6 +227,7 @@ CROSSINGS: dict[str, tuple[Probe, float, float]] = {
     "COMMS_DRAM_PCT": (measured_link, 39.9, 40.1),
     "KV_FULL_PCT": (kv, 89.9, 90.1),
     "HANG_WAIT_LINES": (lambda v: waits(int(v)), 2, 3),
+    "HANG_START_S": (waits_in_tuning, 29.0, 31.0),
     "XID_FRESH_S": (lambda v: xid(62, v), 86399.0, 86401.0),
     "ZONE_S": (lambda v: xid(31, 3600.0 + v, dated=False), 50399.0, 50401.0),
     "XID_APP_FRESH_S": (lambda v: xid(31, v), 3599.0, 3601.0),
