@@ -183,7 +183,6 @@ class HostEvidence:
             live=self.live,
             answers=any(g.figures.n and not g.report.error for g in gpus),
             link=self._link,
-            driver=self._hello.driver if self._hello is not None else None,
             statuses=tuple(self._statuses.values()),
             gpus=gpus,
             servers=servers,

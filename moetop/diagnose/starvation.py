@@ -12,8 +12,8 @@ from moetop.model import Confidence, EventKind, GpuState, LogEvent, ServerReport
 
 
 class Starved(msgspec.Struct, frozen=True, kw_only=True):
-    """Starved GPUs of one kind of confidence with their sentences. `allreduce` is the engine's own
-    line on a disabled custom all-reduce, `many` whether ranks could be waiting for each other."""
+    """Starved GPUs of one kind of confidence with their sentences. `many` is whether ranks could be
+    waiting for each other."""
 
     measured: bool
     indices: tuple[int, ...]
@@ -21,7 +21,6 @@ class Starved(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...]
     not_known: tuple[str, ...]
     many: bool
-    allreduce: LogEvent | None = None
 
 
 def starvation_of(
@@ -91,7 +90,6 @@ def _worded(view: HostView, starved: list[GpuView], of: int, server: ServerRepor
         evidence=(words.SEEN + seen, words.COMPARED + compared, words.RULED_OUT + "; ".join(ruled)),
         not_known=unknown,
         many=len(starved) > 1,
-        allreduce=allreduce,
     )
 
 

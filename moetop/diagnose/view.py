@@ -85,7 +85,6 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
     live: bool = True
     answers: bool = False
     link: Link | None = None
-    driver: str | None = None
     statuses: tuple[Status, ...] = ()
     gpus: tuple[GpuView, ...] = ()
     servers: tuple[ServerReport, ...] = ()
