@@ -143,10 +143,10 @@ def _run(args: argparse.Namespace) -> ExitCode:
     from moetop import session as sessions
 
     config = sessions.load_config(args)
-    if args.debug:
+    if config.debug:
         from moetop.debug import start_debug_log
 
-        start_debug_log(args.debug)
+        start_debug_log(config.debug)
     if args.retune is not None:
         return sessions.run_retune(args, config)
     if args.doctor:
