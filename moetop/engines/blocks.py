@@ -77,10 +77,15 @@ class Block:
         if _TRACEBACK in text[:120]:
             return not self.has_error or self.in_traceback
         if self.in_traceback:
-            return True
+            return is_exception(text) or (not is_event and not self._is_other_record(record))
         if not self.has_error:
             return is_exception(text)
         return self._goes_on(record, is_event)
+
+    @staticmethod
+    def _is_other_record(record: Record) -> bool:
+        """Whether a head without a source place says that this is a record of its own."""
+        return bool(record.head) and record.src is None
 
     def _goes_on(self, record: Record, is_event: bool) -> bool:
         """Lines of the exception's own message."""

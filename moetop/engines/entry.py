@@ -164,7 +164,7 @@ def make_entry(rule: Rule, fields: Fields, record: Record, line: str, n: int, ru
     entry = Entry(
         rule=rule,
         fields=fields,
-        line=plain(line, LINE_LIMIT),
+        line=plain(record.line or line, LINE_LIMIT),
         n=n,
         run=run,
         engine=rule.engines[0] if len(rule.engines) == 1 else engine,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Mapping
 
@@ -27,6 +28,9 @@ _PRELUDE = frozenset(
     {"sgl.moe.sm120", "sgl.moe.backend", "sgl.attn", "sgl.graph.off", "sgl.version", "sgl.triton.determ"}
 )
 """Printed while arguments are resolved, before the line that shows them."""
+
+
+_POINTS_UP = re.compile(r"root cause above|stack trace \(above\)|child proces|one child failed")
 
 
 class Ledger:
@@ -72,6 +76,7 @@ class Ledger:
         else:
             self._append(entry)
             run.note_entry(entry)
+            self._point_up(entry, record.text)
         return entry
 
     def finish(self, entry: Entry, echo: bool = False) -> None:
@@ -93,6 +98,11 @@ class Ledger:
         self._remove(entry)
         if run.cause is entry:
             run.cause = earlier
+
+    def _point_up(self, entry: Entry, text: str) -> None:
+        """Of a line that says that its cause stands above: whether it does, in this log."""
+        if _POINTS_UP.search(text) is not None and entry.severity is EventSeverity.FATAL:
+            entry.fields["root_cause_in_excerpt"] = self.run.cause is not None and self.run.cause is not entry
 
     def same_error(self, entry: Entry) -> Entry | None:
         """An earlier event of the run that already carries this error."""
@@ -119,6 +129,7 @@ class Ledger:
             self.run.last_traceback = None
         self.run.note(rule, record, entry.fields)
         self.run.note_entry(entry)
+        self._point_up(entry, record.text)
 
     def tick(self, kind: EventKind, by: int) -> None:
         """Count lines of a kind."""

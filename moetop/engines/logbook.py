@@ -10,7 +10,7 @@ from functools import partial
 
 from moetop.engines.blocks import MAX_OTHERS, Block, is_exception
 from moetop.engines.digest import LogDigest
-from moetop.engines.entry import Entry
+from moetop.engines.entry import LINE_LIMIT, Entry
 from moetop.engines.ledger import Ledger
 from moetop.engines.literals import candidates
 from moetop.engines.match import classify, engine_of
@@ -19,6 +19,7 @@ from moetop.engines.report import make_digest
 from moetop.engines.rules import COUNTED, Rule
 from moetop.engines.tail import Tail
 from moetop.model import Engine, EventKind, EventSeverity, LogEvent
+from moetop.text import plain
 
 MAX_BLOCKS = 64
 MAX_JOINS = 6
@@ -188,7 +189,7 @@ class LogBook:
             record.text = _MESSAGE.sub("", record.text, count=1).rstrip("'\"")
             self._close_blocks(lambda block: block.is_logging)
         engine = engine_of(record) or self._ledger.run.engine
-        own = classify(record.text, engine, record.head)
+        own = classify(record.text, engine, record.head, record.level)
         taken = self._continue_block(record, own, engine)
         if taken is not None:
             return taken
@@ -246,26 +247,29 @@ class LogBook:
             rest = record.text
         cut = len(last.record.text)
         text = (last.record.text + rest)[:JOIN_LIMIT]
-        found = classify(text, engine, last.record.head)
+        found = classify(text, engine, last.record.head, last.record.level)
         last.joins += 1
+        whole = (last.record.line + rest)[:JOIN_LIMIT]
         if last.entry is not None:
             if own is not None and own[0] is not last.entry.rule:
                 return None
             last.record.text = text.rstrip() if kernel else text
+            last.record.line = whole
             return self._complete(last, found)
         spans = found is not None and found[1].start() < cut < found[1].end()
         same = kernel and found is not None and own is not None and own[0] is found[0]
         if found is not None and (spans or same):
-            last.record.text = text
+            last.record.text, last.record.line = text, whole
             return self._take(found, last.record, text, n, engine)
         if own is None:
-            last.record.text = text
+            last.record.text, last.record.line = text, whole
         return None
 
     def _complete(self, last: _Open, found: Found | None) -> Rule:
         entry = last.entry
         assert entry is not None
         if found is not None and found[0] is entry.rule:
+            entry.line = plain(last.record.line, LINE_LIMIT)
             for name, value in found[0].fields(found[1]).items():
                 if entry.fields.get(name) is None:
                     entry.fields[name] = value

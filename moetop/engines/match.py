@@ -27,10 +27,12 @@ def engine_of(record: Record) -> Engine | None:
     return found
 
 
-def classify(text: str, engine: Engine | None, head: str) -> tuple[Rule, re.Match[str]] | None:
+def classify(
+    text: str, engine: Engine | None, head: str, level: str | None = None
+) -> tuple[Rule, re.Match[str]] | None:
     """The first row that fits, with its match."""
     for rule in candidates(text.lower()):
-        if rule.fits(engine, head):
+        if rule.fits(engine, head, level):
             match = rule.regex.search(text)
             if match is not None:
                 return rule, match

@@ -25,10 +25,12 @@ class Record:
     `head` names the format that was recognised (`sglang`, `vllm`, `flashinfer`, `trt`, `trtcpp`,
     `glog`, `uvicorn`, `kernel`, `json`, `logfmt`, `tracing`) or is empty: then the text may continue
     the record before. `t` is epoch seconds where the log prints year and zone, `clock` seconds for
-    differences only. `rank` is as printed, `more` the continuation that came inside the record.
+    differences only. `line` is the whole of it, `rank` is as printed, `more` what continues it within
+    the same line.
     """
 
     text: str
+    line: str = ""
     head: str = ""
     t: float | None = None
     t_text: str | None = None
@@ -130,7 +132,7 @@ def read_line(line: str, depth: int = 0) -> list[Record]:
     """The records in one line: most have one; bars drawn with carriage returns and JSON may have more."""
     records: list[Record] = []
     base: Record | None = None
-    for segment in _segments(clean(line)):
+    for segment in segments(clean(line)):
         for piece in _GLUED.split(segment) if _BAR.search(segment) else (segment,):
             found = _read_piece(piece, depth)
             for record in found:
@@ -147,7 +149,7 @@ def read_line(line: str, depth: int = 0) -> list[Record]:
     return records
 
 
-def _segments(text: str) -> list[str]:
+def segments(text: str) -> list[str]:
     """Pieces between carriage returns; of a bar's states only the last is kept."""
     text = text.rstrip("\r\n")
     if "\r" not in text and "\n" not in text:
@@ -170,7 +172,7 @@ def _segments(text: str) -> list[str]:
 
 
 def _read_piece(text: str, depth: int) -> list[Record]:
-    record = Record(text=text)
+    record = Record(text=text, line=text)
     _strip_prefixes(record)
     if record.text.startswith("{") and depth < 3:
         inner = _read_json(record, depth)

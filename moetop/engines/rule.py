@@ -35,6 +35,7 @@ class Rule:
     `echo` rows repeat an earlier event of the same kind in other words. The record's head must not
     be one of `not_heads`. `needs` names the field without which the record may have been cut by a
     terminal's width and goes on in the next line. `counted` rows are counted like metric lines.
+    `error_only` rows do not match a record that calls itself a warning or less: who warned lived on.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Rule:
     not_heads: tuple[str, ...] = ()
     counted: bool = False
     needs: str = ""
+    error_only: bool = False
     _compiled: list[re.Pattern[str]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
@@ -67,9 +69,11 @@ class Rule:
         """Whether lines of this row are counted instead of travelling one by one."""
         return self.counted or self.severity in COUNTED
 
-    def fits(self, engine: Engine | None, head: str) -> bool:
-        """Whether a record of this engine and head may match this row."""
+    def fits(self, engine: Engine | None, head: str, level: str | None = None) -> bool:
+        """Whether a record of this engine, head and level may match this row."""
         if head and head in self.not_heads:
+            return False
+        if self.error_only and level is not None and level[:1].upper() in ("W", "I", "D", "T", "V"):
             return False
         return not self.engines or engine is None or engine in self.engines or Engine.FLASHINFER in self.engines
 

@@ -37,6 +37,15 @@ TERMINATION_STATUSES = frozenset({0, 143, 15})
 """0 and death by SIGTERM: ends that somebody asked for."""
 
 
+MAX_UNITS = 16
+
+
+def _same_unit(one: str, other: str) -> bool:
+    """Whether two names mean one service: `vllm.service` and `vllm`, `sglang-1` and `sglang`."""
+    first, second = one.removesuffix(".service"), other.removesuffix(".service")
+    return first.startswith(second) or second.startswith(first)
+
+
 class Run:
     """The mutable side of a `ServerRun`."""
 
@@ -60,6 +69,7 @@ class Run:
         self.attention_backend: str | None = None
         self.waits = 0
         self.soft_crash = False
+        self.units: set[str] = set()
         self.cause: Entry | None = None
         self.last_traceback: Entry | None = None
         self.tally = TuningTally()
@@ -81,6 +91,8 @@ class Run:
     def note(self, rule: Rule, record: Record, fields: Fields) -> None:
         """Take in one matched line: what the run is, and where it stands."""
         self.tally.note(rule, record, fields)
+        if record.unit is not None and rule.kind is not K.EXIT and len(self.units) < MAX_UNITS:
+            self.units.add(record.unit)
         self.note_identity(rule, fields)
         if rule.kind is K.ENGINE_WAIT:
             self.waits += 1
@@ -171,8 +183,12 @@ class Run:
             self.ready = False
         else:
             self._set(Phase.DRAINING, record)
+            self.ready = False
 
     def _exit(self, record: Record, fields: Fields) -> None:
+        unit = fields.get("unit")
+        if isinstance(unit, str) and self.units and not any(_same_unit(unit, own) for own in self.units):
+            return
         self.ready = False
         if self.phase in OVER and not self.soft_crash:
             return

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import overload
 
+from moetop.engines.reader import segments
 from moetop.engines.rules import Rule
 from moetop.model import EventSeverity, LogLine
 from moetop.text import plain, strip_ansi
@@ -27,7 +28,8 @@ class Tail(Sequence[LogLine]):
 
     def add(self, n: int, line: str, t: float | None, rule: Rule | None = None) -> None:
         """Append a line; `rule` is the row it matched."""
-        text = plain(strip_ansi(line[: TEXT_LIMIT * 2]).rstrip(), TEXT_LIMIT)
+        text = line if "\r" not in line else "  ".join(segments(line))
+        text = plain(strip_ansi(text[: TEXT_LIMIT * 2]).rstrip(), TEXT_LIMIT)
         if len(self._lines) == self._lines.maxlen:
             self._chars -= len(self._lines[0].text)
         self._lines.append(

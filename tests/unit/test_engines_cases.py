@@ -68,7 +68,6 @@ SAID_OTHERWISE = {
 SAID_OTHERWISE |= {
     "path_ends_with",
     "distinct_files",
-    "root_cause_in_excerpt",
     "silence_s",
     "meaning",
     "pci",
@@ -310,6 +309,12 @@ def test_an_example_command_inside_a_message_is_not_the_servers_arguments() -> N
 def test_a_service_name_in_brackets_is_no_rank() -> None:
     assert all(event.ranks == () for event in digest("031").events)
     assert not any(kind.startswith("moe_") for kind in kinds("031"))
+
+
+def test_a_line_that_points_up_says_whether_the_cause_is_there() -> None:
+    assert one("032", "engine_start_failed").fields["root_cause_in_excerpt"] is False
+    assert one("042", "engine_dead").fields["root_cause_in_excerpt"] is True
+    assert one("025", "shutdown").fields["root_cause_in_excerpt"] is False
 
 
 def test_a_time_without_a_year_is_kept_as_text_only() -> None:

@@ -100,6 +100,7 @@ def test_of_a_bar_only_the_last_state_counts() -> None:
     )
     digest = read(bar)
     assert digest.counts == {"weights_progress": 1}
+    assert "  0%" not in digest.events[0].line
     assert digest.events[0].fields["done"] == 5
 
 
@@ -249,6 +250,23 @@ def test_interleaved_tracebacks_keep_their_own_error() -> None:
     }
 
 
+def test_a_line_of_another_record_is_not_taken_for_the_exception() -> None:
+    """The host sends only lines that may be events: a traceback's frames do not travel."""
+    head = "[2026-06-28 13:36:54 TP0] Scheduler hit an exception: Traceback (most recent call last):"
+    bar = "Capturing CUDA graphs (PIECEWISE): 100%|##########| 5/5 [00:02<00:00,  2.11it/s]"
+    digest = read(head, bar, "[2026-06-28 13:36:54 TP0] Load weight end. elapsed=1 s, type=x", "ValueError: x", READY)
+    (event,) = of_kind(digest, EventKind.CRASH)
+    assert event.fields.get("error") in (None, "ValueError: x")
+    assert digest.counts["graph_capture"] == 1
+
+
+@pytest.mark.parametrize("level", ["WARNING", "INFO", "DEBUG"])
+def test_a_warning_that_quotes_a_cuda_error_is_no_crash(level: str) -> None:
+    said = f"(Worker_TP0 pid=1) {level} 08-17 10:00:00 [x.py:1] probe failed: CUDA error: invalid device ordinal"
+    assert read(said).phase is Phase.UNKNOWN
+    assert read(said.replace(level, "ERROR")).phase is Phase.CRASHED
+
+
 # ── runs and phases ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -335,6 +353,12 @@ def test_the_phase_follows_the_lines(lines: tuple[str, ...], phase: Phase) -> No
 def test_an_exit_after_a_drain_is_a_stop() -> None:
     drain = "[2026-06-28 14:00:00] SIGTERM received. signum=None frame=None. Draining requests and shutting down..."
     assert read(SGL_ARGS, READY, drain, "sglang-1 exited with code 137").phase is Phase.STOPPED
+
+
+def test_the_exit_of_another_service_is_not_the_servers() -> None:
+    ready = "sglang-1  | " + READY
+    assert read(ready, "prometheus-1 exited with code 1").phase is Phase.READY
+    assert read(ready, "sglang-1 exited with code 1").phase is Phase.CRASHED
 
 
 def test_a_lone_memory_error_is_forgotten_when_the_server_goes_on() -> None:

@@ -133,6 +133,24 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        id="fi.cache.saved0",
+        kind=K.AUTOTUNE_CACHE_SAVED,
+        severity=S.NOTICE,
+        engines=FI,
+        pattern=(
+            r"\[Autotuner\]: Saved (?P<n>0) configs to (?P<path>\S.{0,1000}?)(?: \((?P<new>0) new, (?P<old>0) "
+            r"from previous config\)|$)"
+        ),
+        literals=("[autotuner]: saved ",),
+        meaning="JSON cache written with nothing in it: right only where no kernel needed tuning",
+        source="flashinfer autotuner.py:2653 @ fb28d72",
+        example=(
+            "(Worker_TP0 pid=199) 2026-08-26 11:09:24,329 - INFO - autotuner.py:2269 - flashinfer.jit: "
+            "[Autotuner]: Saved 0 configs to /c/autotune_configs.json (0 new, 0 from previous config)"
+        ),
+        parse=f.saved_cache,
+    ),
+    Rule(
         id="fi.cache.saved",
         kind=K.AUTOTUNE_CACHE_SAVED,
         severity=S.GOOD,

@@ -142,6 +142,7 @@ RULES: tuple[Rule, ...] = (
         source="torch / FI",
         example="MemoryError: CUDA out of memory. Tried to allocate 1.64 GiB",
         block=True,
+        error_only=True,
     ),
     Rule(
         id="g.nccl.wd",
@@ -159,6 +160,7 @@ RULES: tuple[Rule, ...] = (
         ),
         parse=f.nccl_watchdog,
         needs="ran_ms",
+        error_only=True,
     ),
     Rule(
         id="g.nccl.pg",
@@ -177,6 +179,7 @@ RULES: tuple[Rule, ...] = (
             "(either an error or timeout) detected by watchdog at work: 1522789, last enqueued NCCL work: 1522789"
         ),
         echo=True,
+        error_only=True,
     ),
     Rule(
         id="g.nccl.failed",
@@ -192,6 +195,7 @@ RULES: tuple[Rule, ...] = (
             "failed or timed out. Due to the asynchronous nature of CUDA kernels"
         ),
         echo=True,
+        error_only=True,
     ),
     Rule(
         id="g.nccl.term",
@@ -213,6 +217,7 @@ RULES: tuple[Rule, ...] = (
             "are taking the entire process down."
         ),
         echo=True,
+        error_only=True,
     ),
     Rule(
         id="g.nccl.via",
@@ -253,6 +258,7 @@ RULES: tuple[Rule, ...] = (
             "../torch/csrc/distributed/c10d/NCCLUtils.hpp:268, unhandled cuda error"
         ),
         block=True,
+        error_only=True,
     ),
     Rule(
         id="g.nccl.stuck",
@@ -271,6 +277,7 @@ RULES: tuple[Rule, ...] = (
             "GUID 0 Rank 0] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress"
         ),
         echo=True,
+        error_only=True,
     ),
     Rule(
         id="g.nccl.p2p",
@@ -296,6 +303,7 @@ RULES: tuple[Rule, ...] = (
         meaning="uncorrectable memory error on the GPU",
         source="CUDA",
         example="torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered",
+        error_only=True,
     ),
     Rule(
         id="g.ima",
@@ -308,6 +316,7 @@ RULES: tuple[Rule, ...] = (
         source="CUDA",
         example="torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
         block=True,
+        error_only=True,
     ),
     Rule(
         id="g.http",
@@ -343,6 +352,7 @@ RULES: tuple[Rule, ...] = (
         source="CUDA",
         example="RuntimeError: CUDA error: unspecified launch failure",
         block=True,
+        error_only=True,
     ),
     Rule(
         id="g.signal",
@@ -366,5 +376,6 @@ RULES: tuple[Rule, ...] = (
         source="CPython faulthandler, glog, UCX, mpirun",
         example="Fatal Python error: Segmentation fault",
         block=True,
+        error_only=True,
     ),
 )

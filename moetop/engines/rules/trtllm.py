@@ -67,6 +67,17 @@ RULES: tuple[Rule, ...] = (
         example="[12/20/2025-04:21:37] [TRT-LLM] [I] [Autotuner] Autotuning process ends",
     ),
     Rule(
+        id="tl.tune.size0",
+        kind=K.AUTOTUNE_CACHE_SIZE,
+        severity=S.WARN,
+        engines=TRT,
+        pattern=r"\[Auto[Tt]uner\]:? Cache size after warmup is (?P<entries>0)\b",
+        literals=("autotuner]",),
+        meaning="nothing was tuned",
+        source="tensorrt_llm model_engine.py",
+        example="[12/20/2025-04:21:37] [TRT-LLM] [I] [Autotuner] Cache size after warmup is 0",
+    ),
+    Rule(
         id="tl.tune.size",
         kind=K.AUTOTUNE_CACHE_SIZE,
         severity=S.GOOD,
