@@ -148,7 +148,7 @@ def _judge(before: Window, after: Window) -> tuple[Outcome, str]:
     if not old or new is None:
         return Outcome.NOT_COMPARABLE, "not comparable: the server gives no token rate"
     ratio = new / old
-    words = f"{old:.5g} -> {new:.5g} tokens/s at the same load ({ratio:.2f} times)"
+    words = f"{_number(old)} -> {_number(new)} tokens/s at the same load ({ratio:.2f} times)"
     if ratio < 1 + MIN_GAIN:
         return Outcome.NO_GAIN, f"no gain: {words}"
     if before.tokens_s.high is not None and new <= before.tokens_s.high:
@@ -179,12 +179,19 @@ def _rows(before: Window, after: Window) -> tuple[Row, ...]:
     return (*head, *rows, tail)
 
 
+def _number(value: float | None) -> str:
+    """Four digits, never an exponent; a dash is "not available"."""
+    if value is None:
+        return "—"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def _cell(value: Figure) -> str:
     """Median and range; a dash is "not available"."""
     if value.median is None:
         return "—"
-    spread = "" if value.low == value.high else f" ({value.low:.4g}..{value.high:.4g})"
-    return f"{value.median:.5g}{spread}"
+    spread = "" if value.low == value.high else f" ({_number(value.low)}..{_number(value.high)})"
+    return _number(value.median) + spread
 
 
 def _change(before: Figure, after: Figure) -> str:

@@ -184,7 +184,7 @@ ENGINES: dict[Engine, EngineRecipe] = {
             ),
             Line(
                 r"No FlashInfer autotune cache entries found",
-                "vllm kernel_warmup.py:160, builds of 2026-05 to 08",
+                "vllm kernel_warmup.py:160 (2026-05..08)",
                 Tuner.AT_START,
             ),
             *_FLASHINFER_UNTUNED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,8 @@ FIRST_REPORT_S = 60.0
 """Connecting, finding servers and scanning their logs; a 1 GiB log takes seconds."""
 SAMPLED_S = 3.0
 """Span of GPU samples wanted before a plan is made."""
+QUIET_S = 8.0
+"""Servers and files of which nothing new came for this long are taken as told (a log may never be scanned whole)."""
 
 
 @contextmanager
@@ -61,7 +64,19 @@ def watching(args: argparse.Namespace, config: Config) -> Iterator[Call]:
 
 def _wait_for_report(watch: Watch, name: str) -> None:
     """Until the host has told what servers it has. Raises LinkError."""
-    watch.wait(lambda: watch.is_searched(name) and watch.is_sampled(name, SAMPLED_S), FIRST_REPORT_S)
+    told: object = None
+    since = time.monotonic()
+
+    def enough() -> bool:
+        nonlocal told, since
+        if not watch.is_sampled(name, SAMPLED_S):
+            return False
+        now = [(one.name, one.phase, len(one.events), one.files) for one in watch.report(name).servers]
+        if now != told:
+            told, since = now, time.monotonic()
+        return watch.is_searched(name) or (bool(now) and time.monotonic() - since > QUIET_S)
+
+    watch.wait(enough, FIRST_REPORT_S)
     link = watch.link_of(name)
     if watch.report(name).status == HostStatus.UNREACHABLE:
         raise LinkError(link.reason or f"{name} cannot be watched", link.advice, code=link.code or "lost")

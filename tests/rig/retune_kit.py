@@ -39,7 +39,10 @@ QUICK = {
 SMI = """#!/bin/sh
 # Stands for the card that is not here: compute processes are the living ones of the file `gpu_pids`.
 case "$1" in
-  --query-compute-apps*) for p in $(cat "{home}/gpu_pids" 2>/dev/null); do grep -q "^State:.[^ZX]" /proc/$p/status 2>/dev/null && echo "$p, GPU-0, 1000, python"; done ;;
+  --query-compute-apps*)
+    for p in $(cat "{home}/gpu_pids" 2>/dev/null); do
+      grep -q "^State:.[^ZX]" /proc/$p/status 2>/dev/null && echo "$p, GPU-0, 1000, python"
+    done ;;
   --query-gpu*) echo "GPU-0, 300.0" ;;
 esac
 exit 0
@@ -112,9 +115,14 @@ class Rig:
         }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.argv(), cwd=self.home, env=env, stdin=subprocess.DEVNULL, stdout=stdout or log, stderr=stdout or log,
+                self.argv(),
+                cwd=self.home,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout or log,
+                stderr=stdout or log,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         until(self.healthy, "the server is healthy")
         (self.home / "gpu_pids").write_text(str(self.process.pid))
 
@@ -234,10 +242,10 @@ class Rig:
     def clean(self) -> None:
         """End what the test started, and only that."""
         for state in (self.state / "moetop" / "jobs").glob("*/state.json"):
-            runner = json.loads(state.read_text()).get("runner") or {}
-            if runner and Path(f"/proc/{runner['pid']}/cmdline").exists():
-                if b"moetop_retune" in Path(f"/proc/{runner['pid']}/cmdline").read_bytes():
-                    os.kill(runner["pid"], signal.SIGKILL)
+            runner = (json.loads(state.read_text()).get("runner") or {"pid": 0})["pid"]
+            command = Path(f"/proc/{runner}/cmdline")
+            if command.exists() and b"moetop_retune" in command.read_bytes():
+                os.kill(runner, signal.SIGKILL)
         for pid in self.pids():
             os.kill(pid, signal.SIGKILL)
         if self.process is not None:
@@ -245,3 +253,8 @@ class Rig:
         leftover = self.home / "leftover_pid"
         if leftover.exists() and Path(f"/proc/{leftover.read_text()}/cmdline").exists():
             os.kill(int(leftover.read_text()), signal.SIGKILL)
+
+
+def proc(pid: int, name: str) -> bytes:
+    """A file of /proc/PID."""
+    return Path(f"/proc/{pid}/{name}").read_bytes()

@@ -13,8 +13,9 @@ from moetop.errors import ExitCode
 from moetop.model import Engine, TuningFile
 from moetop.retune import cli
 from moetop.retune import job as jobs
+from moetop.retune.host import procs
 from moetop.retune.types import CommandLine, Overrides
-from tests.rig.retune_kit import QUICK, SECRET, Rig, until
+from tests.rig.retune_kit import QUICK, SECRET, Rig, proc, until
 
 
 @pytest.fixture
@@ -60,21 +61,23 @@ def test_an_untuned_server_is_stopped_tuned_started_and_proven(rig):
     assert not list(started), "the environment is kept no longer than it is needed"
 
 
+@pytest.mark.slow
 def test_what_the_new_process_gets_is_what_the_old_one_had(rig):
     rig.start()
     limit = os.sched_getaffinity(0)
-    before = (rig.pids()[0], open(f"/proc/{rig.pids()[0]}/environ", "rb").read())
+    before = (rig.pids()[0], proc(rig.pids()[0], "environ"))
     os.sched_setaffinity(before[0], {min(limit)})
     subprocess.run(["prlimit", "--pid", str(before[0]), "--nofile=777:888"], check=True)
     assert rig.end(rig.begin(rig.plan())).status == "retuned"
     now = rig.pids()[0]
-    assert sorted(open(f"/proc/{now}/environ", "rb").read().split(b"\0")) == sorted(before[1].split(b"\0"))
-    assert os.readlink(f"/proc/{now}/cwd") == str(rig.home)
-    assert os.readlink(f"/proc/{now}/fd/1") == str(rig.log)
+    assert sorted(proc(now, "environ").split(b"\0")) == sorted(before[1].split(b"\0"))
+    assert procs.link(now, "cwd") == str(rig.home)
+    assert procs.link(now, "fd/1") == str(rig.log)
     assert os.sched_getaffinity(now) == {min(limit)}
-    assert "Max open files            777                  888" in open(f"/proc/{now}/limits").read()
+    assert b"Max open files            777                  888" in proc(now, "limits")
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_puts_the_old_table_back_byte_for_byte(rig):
     rig.table.parent.mkdir(parents=True)
     old = (
@@ -127,6 +130,7 @@ def test_flashinfer_caches_of_all_ranks_are_moved_aside_and_written_anew(rig):
     assert [path.read_text() for path in aside] == [f'{{"_metadata": {{}}, "old of": "{rank.name}"}}' for rank in ranks]
 
 
+@pytest.mark.slow
 def test_flashinfer_caches_are_back_when_the_engine_writes_none(rig):
     folder = rig.home / "cache"
     folder.mkdir()
@@ -143,6 +147,7 @@ def test_flashinfer_caches_are_back_when_the_engine_writes_none(rig):
     assert rig.healthy()
 
 
+@pytest.mark.slow
 def test_configured_commands_stop_tune_and_start(rig):
     rig.start()
     tuned = rig.home / "tuned"
@@ -157,17 +162,16 @@ def test_configured_commands_stop_tune_and_start(rig):
     assert state.status == "retuned", state.message
     assert tuned.exists()
     assert "fired up" in (rig.home / "new.log").read_text()
-    assert b"MOETOP_TEST=secret of the operator" in open(f"/proc/{rig.pids()[0]}/environ", "rb").read()
+    assert b"MOETOP_TEST=secret of the operator" in proc(rig.pids()[0], "environ")
     assert "secret of the operator" not in rig.everything_written()
 
 
+@pytest.mark.slow
 def test_a_unit_is_stopped_and_started_through_its_manager(rig):
     """systemctl is a stand-in that starts and ends the real server; systemd itself is not on this machine."""
     rig.start()
-    (rig.home / "bin/systemctl").write_text(
-        "#!/usr/bin/env python3\nimport sys; sys.path.insert(0, %r)\n"
-        "from tests.rig.retune_systemctl import main; main(%r)\n" % (str(rig.root), str(rig.home))
-    )
+    code = f"import sys; sys.path.insert(0, {str(rig.root)!r}); from tests.rig.retune_systemctl import main; "
+    (rig.home / "bin/systemctl").write_text(f"#!/usr/bin/env python3\n{code}main({str(rig.home)!r})\n")
     (rig.home / "bin/systemctl").chmod(0o755)
     rig.as_unit("moe.service")
     plan = rig.plan(survey={"manager": {"kind": "systemd", "name": "moe.service", "user": False, "facts": {}}})

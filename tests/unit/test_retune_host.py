@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -127,9 +127,9 @@ def test_a_process_is_known_by_its_start_not_by_its_number(tmp_path):
 
 
 def test_a_start_command_that_leads_elsewhere_is_not_taken_for_the_servers(tmp_path):
-    exe = os.path.realpath(sys.executable)
+    exe = str(Path(sys.executable).resolve())
     assert restore.program([sys.executable], "/", "", exe) == sys.executable
-    assert restore.program([os.path.basename(exe)], "/", os.path.dirname(exe), exe) == exe
+    assert restore.program([Path(exe).name], "/", str(Path(exe).parent), exe) == exe
     assert restore.program(["sglang::scheduler_TP0"], "/", "/usr/bin", exe) is None
     assert restore.program(["/bin/sh"], "/", "", exe) is None
     assert restore.program([], "/", "", exe) is None
@@ -150,7 +150,9 @@ def test_where_a_stream_goes_is_told_with_the_reader_of_a_pipe(tmp_path):
 
 
 def test_numbers_are_summed_over_labels_under_the_first_name_that_is_there():
-    text = '# HELP x\nsglang:num_running_reqs{a="1 2"} 3.0\nsglang:num_running_reqs{a="}"} 4\nodd line # {trace="x"} 1\nvllm:x 9\n'
+    text = (
+        '# HELP x\nsglang:num_running_reqs{a="1 2"} 3.0\nsglang:num_running_reqs{a="}"} 4\nodd # {t="x"} 1\n'
+    )
     names = {"running": ["vllm:num_requests_running", "sglang:num_running_reqs"], "waiting": ["none"]}
     assert web.totals(text, names) == {"running": 7.0}
 

@@ -67,10 +67,9 @@ def test_absent_figures_are_dashes_and_a_partial_sum_of_power_is_none():
 
 def test_the_report_is_written_as_text_markdown_and_json():
     made = proof.compare(window(host(100)), window(host(300)))
-    state = JobState(
-        job="j", host="h|x", server="s", operator="me", status=JobStatus.DOWN, message="bad\x1b[2J", advice=("start it",),
-        steps=(JobStep(id="stop", title="stop the server", state=StepState.FAILED, started=1.0, ended=3.5),), folder="/f",
-    )  # fmt: skip
+    step = JobStep(id="stop", title="stop the server", state=StepState.FAILED, started=1.0, ended=3.5)
+    end = {"status": JobStatus.DOWN, "message": "bad\x1b[2J", "advice": ("start it",), "folder": "/f"}
+    state = JobState(job="j", host="h|x", server="s", operator="me", steps=(step,), **end)
     text = report.job_text(state)
     assert text.startswith("THE SERVER IS DOWN") and "do: start it" in text and "\x1b" not in text
     markdown = report.report_markdown(state, made)

@@ -156,7 +156,7 @@ def _tuner_places(request: dict[str, Any], server: dict[str, Any] | None) -> lis
     seen: dict[str, None] = {}
     for base in bases:
         for relative in request.get("tuner_scripts", []):
-            seen[str(Path(base) / relative)] = None
+            seen[os.path.normpath(os.path.join(base, relative))] = None  # noqa: PTH118 - a ".." must go
     return list(seen)
 
 
