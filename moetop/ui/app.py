@@ -231,10 +231,6 @@ class MoetopApp(App[int]):
         """Where a replay stands."""
         return self.actions.playback()
 
-    def retune_refusal(self, host: str, server: str | None) -> str | None:
-        """Why no retune can be started there now."""
-        return self.actions.retune_refusal(host, server)
-
     def shown_t(self) -> float:
         """The time the screen shows: of the cursor, of a replay, else of this machine."""
         if self.cursor_t is not None:

@@ -67,12 +67,11 @@ class FindingsLog:
         return [*standing, *sorted(self._gone, key=lambda noted: -(noted.gone or 0.0))]
 
 
-RetuneRefusal = Callable[[str, "str | None"], "str | None"]
+RetuneWhy = Callable[[HostView, "str | None"], "str | None"]
+"""Why a server of a host cannot be retuned now; None where it can."""
 
 
-def answers(
-    scene: Scene, limit: int, refusal: RetuneRefusal, readonly: bool, chosen: str | None = None
-) -> list[Answer]:
+def answers(scene: Scene, limit: int, why: RetuneWhy, chosen: str | None = None) -> list[Answer]:
     """What a person must know now, gravest first, at least one line and at most `limit`.
 
     Only the first names the key of its why, and retune stands only beside the host that the cursor is
@@ -81,7 +80,7 @@ def answers(
     worst = scene.worst_per_host()
     chosen = worst[0][0].name if chosen is None and worst else chosen
     found = [
-        _finding_answer(host, finding, refusal, readonly, first=at == 0, acts=host.name == chosen)
+        _finding_answer(host, finding, why, first=at == 0, acts=host.name == chosen)
         for at, (host, finding) in enumerate(worst)
     ]
     named = {answer.host for answer in found}
@@ -98,13 +97,11 @@ def answers(
     return [_calm_answer(scene)]
 
 
-def _finding_answer(
-    host: HostView, finding: Finding, refusal: RetuneRefusal, readonly: bool, *, first: bool, acts: bool
-) -> Answer:
+def _finding_answer(host: HostView, finding: Finding, why: RetuneWhy, *, first: bool, acts: bool) -> Answer:
     sign = SEVERITY_SIGNS[finding.severity]
     keys = [("w", "why", True)] if first else []
     if acts and finding.kind in RETUNE_HELPS:
-        keys.append(("r", "retune", not readonly and refusal(host.name, finding.server) is None))
+        keys.append(("r", "retune", why(host, finding.server) is None))
     return Answer(sign.glyph, sign.role, host.name, finding.summary, finding.confidence.value, tuple(keys))
 
 

@@ -233,7 +233,7 @@ def gpu_page(gpu: GpuReport, width: int) -> Page:
             ("State        ", "accent!"),
             (f"{sign.glyph} {sign.word}", f"{sign.role}!"),
             (f"   {sign.meaning}", "text"),
-            (f"   {gpu.confidence.value}", CONFIDENCE_ROLES[gpu.confidence]),
+            ("" if gpu.error else f"   {gpu.confidence.value}", CONFIDENCE_ROLES[gpu.confidence]),
         ]
     ]
     for sentence in gpu.evidence:
@@ -241,12 +241,15 @@ def gpu_page(gpu: GpuReport, width: int) -> Page:
         page += labelled(label, rest, width)
     if gpu.error:
         page += labelled("error", gpu.error, width, "critical")
+        for name, why in gpu.absent.items():
+            page += labelled(name, why, width, "quiet")
     for limit in gpu.limits:
         role = "text" if limit in QUIET_LIMITS else "warning"
         page += labelled("held back by", LIMIT_WORDS[limit][1], width, role)
-    page += [blank(), head("Values (medians over the window)")]
-    page += two_columns(gpu_values(gpu), width)
-    page += [blank(), *_process_page(gpu, width), blank(), head("Identity")]
+    if gpu.error is None:
+        page += [blank(), head("Values (medians over the window)"), *two_columns(gpu_values(gpu), width)]
+        page += [blank(), *_process_page(gpu, width)]
+    page += [blank(), head("Identity")]
     page += labelled("name", gpu.name or fmt.ABSENT, width)
     page += labelled("uuid", gpu.uuid or fmt.ABSENT, width)
     page += labelled("PCI", gpu.pci_bus_id or fmt.ABSENT, width)

@@ -37,9 +37,8 @@ class Screen:
         return found[0]
 
     async def press(self, *keys: str) -> None:
-        for key in keys:
-            await self.pilot.press(key)
-            await self.settle()
+        await self.pilot.press(*keys)
+        await self.settle()
 
     async def settle(self) -> None:
         """Until workers and messages are through."""

@@ -25,6 +25,9 @@ SMALLEST = (40, 10)
 """Columns and lines under which a screen only says that it needs more."""
 
 
+READONLY_WORDS = "moetop runs with --readonly: nothing that changes a host can be started"
+
+
 def bindings_for(screen: str) -> list[BindingType]:
     """Textual bindings of every deed that works on `screen`."""
     return [
@@ -154,11 +157,15 @@ class MoeScreen(Screen[None]):
         """Draw the footer with the words that fit the state."""
         footer = self.query_one(FooterBar)
         footer.keys = [
-            FooterKey(keys.face(deed.keys[0]), self.footer_word(deed), deed.name, self.refusal(deed.name) is None)
+            FooterKey(self._face(deed), self.footer_word(deed), deed.name, self.refusal(deed.name) is None)
             for deed in keys.footer_of(self.where)
             if self.applies(deed.name)
         ]
         footer.redraw()
+
+    def _face(self, deed: keys.Deed) -> str:
+        key = deed.keys[0]
+        return "enter" if key == "enter" and self.moetop.ascii_only else keys.face(key)
 
     def footer_word(self, deed: keys.Deed) -> str:
         """The footer's word for a deed in the present state."""
@@ -180,19 +187,22 @@ class MoeScreen(Screen[None]):
 
     def refusal(self, name: str) -> str | None:
         """Why a deed cannot be done now, in words; None where it can."""
-        deed = keys.deed(name)
-        if deed.acts and self.moetop.readonly:
-            return "moetop runs with --readonly: nothing that changes a host can be started"
+        if keys.deed(name).acts and self.moetop.readonly:
+            return READONLY_WORDS
         if name == "retune":
             host = self.host()
-            if host is None:
-                return "no host is selected"
-            if host.lost:
-                return f"{host.name} is lost: nothing can be started there now"
-            if self.server_name() is None:
-                return f"no serving process was found on {host.name}"
-            return self.moetop.retune_refusal(host.name, self.server_name())
+            return self.retune_why(host, self.server_name()) if host is not None else "no host is selected"
         return None
+
+    def retune_why(self, host: HostView, server: str | None) -> str | None:
+        """Why a server of `host` cannot be retuned now; None where it can."""
+        if self.moetop.readonly:
+            return READONLY_WORDS
+        if host.lost:
+            return f"{host.name} is lost: nothing can be started there now"
+        if not host.report.servers:
+            return f"no serving process was found on {host.name}"
+        return self.moetop.actions.retune_refusal(host.name, server)
 
     def action_deed(self, name: str) -> None:
         """Do a deed, or say why not."""

@@ -68,7 +68,7 @@ class DetailScreen(MoeScreen):
     def show_scene(self) -> None:
         width, height = self.app.size.width, self.app.size.height
         charts = self.query_one("#charts")
-        charts.display = height >= 20
+        charts.display = height >= 20 and self._window() is not None
         charts.styles.height = max(7, min(16, height // 3))
         self.query_one("#watts").display = width >= WIDE_COLUMNS
         self.query_one("#clocks").display = width >= WIDER_COLUMNS
@@ -96,7 +96,7 @@ class DetailScreen(MoeScreen):
     def _retune_word(self, host: HostView, finding: Finding) -> str | None:
         if finding.kind not in RETUNE_HELPS:
             return None
-        why = self.refusal("retune")
+        why = self.retune_why(host, finding.server)
         return "r: retune and restart" if why is None else f"r: retune cannot be started here: {why}"
 
     # ── charts ───────────────────────────────────────────────────────────────────────────────────

@@ -111,7 +111,7 @@ class FleetScreen(MoeScreen):
         answer = self.query_one(AnswerLines)
         most = 3 if self.app.size.height >= ROOMY_LINES else 1
         chosen = self.moetop.chosen[0] if self.moetop.chosen is not None and self._moved else None
-        answer.answers = answers(self.scene, most, self.moetop.retune_refusal, self.moetop.readonly, chosen)
+        answer.answers = answers(self.scene, most, self.retune_why, chosen)
         self._arrange(len(rows), len(answer.answers))
         answer.redraw()
         table.set_rows(rows, self.scene.t)
@@ -158,8 +158,8 @@ class FleetScreen(MoeScreen):
             self.query_one(name).display = roomy
             free -= roomy
         log, charts = (5 if roomy else 1), 0
-        if height >= CHART_LINES and free - log - 9 >= min(rows + 1, LEAST_ROWS):
-            charts = 8
+        if height >= CHART_LINES and free - log - max(8, height // 5) - 1 >= min(rows + 1, LEAST_ROWS):
+            charts = max(8, height // 5)
             free -= 1
         table = min(rows + 1, free - log - charts)
         spare = free - table - charts - log

@@ -1,0 +1,453 @@
+"""Detail, server, log, findings, jobs, plan, map, help: what they show and what their keys do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from moetop.model import EventKind, EventSeverity, LogLine, LogPlace
+from moetop.ui import keys
+from moetop.ui.feed import JobStep, JobView, Playback, RetunePlan
+from moetop.ui.screens.base import MoeScreen
+from tests.ui import scenes
+from tests.ui.driving import opened
+
+
+def fleet_without_lost() -> scenes.StillFeed:
+    feed = scenes.reference_fleet()
+    del feed.reports["node-07"]
+    return feed
+
+
+def where(screen_of: object) -> str:
+    assert isinstance(screen_of, MoeScreen)
+    return screen_of.where
+
+
+# ── detail ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_why_shows_seen_compared_ruled_out_not_known_and_what_to_do() -> None:
+    async with opened(fleet_without_lost(), (120, 60)) as screen:
+        await screen.press("w")
+        text = screen.text()
+        order = [text.index(word) for word in ("Seen  ", "Compared  ", "Ruled out  ", "Log  ", "Not known  ", "Do  ")]
+        assert order == sorted(order)
+        assert "$ nvidia-smi topo -m" in text
+        assert "How sure     inferred" in text
+
+
+async def test_why_again_goes_to_the_next_host_with_a_finding() -> None:
+    async with opened(scenes.big_fleet(8, 2)) as screen:
+        await screen.press("w")
+        assert screen.app.chosen == ("node-02", None)
+        await screen.press("w")
+        assert screen.app.chosen == ("node-07", None)
+        await screen.press("w")
+        assert screen.app.chosen == ("node-02", None)
+
+
+async def test_detail_of_a_gpu_gives_reasons_for_absent_values_and_its_processes() -> None:
+    async with opened(fleet_without_lost(), (120, 70)) as screen:
+        await screen.press("down", "enter")
+        text = screen.text()
+        assert "— (not supported on this GPU)" in text
+        assert "memory temp" in text and "— (not supported)" in text
+        assert "sglang::scheduler_TP0" in text and "41230" in text
+        assert "gen 5 x16 of gen 5 x16" in text
+        assert screen.lines()[0].startswith(" moetop › glm5-sm120 › gpu 0")
+
+
+async def test_detail_of_a_lost_host_names_reason_and_next_try() -> None:
+    async with opened(scenes.reference_fleet()) as screen:
+        await screen.press("enter")
+        assert "lost for 12 s" in screen.text()
+        assert "in 4 s" in screen.line_with("next try")
+
+
+async def test_copy_sends_the_commands_of_the_remedy_and_keeps_a_file() -> None:
+    async with opened(fleet_without_lost()) as screen:
+        await screen.press("w", "c")
+        assert screen.app.clipboard == "nvidia-smi topo -m"
+        assert ("commands.txt", "nvidia-smi topo -m") in screen.deeds.done
+        assert any("OSC 52" in toast and "/tmp/commands.txt" in toast for toast in screen.toasts())
+
+
+async def test_escape_goes_back_and_the_cursor_is_where_it_was() -> None:
+    async with opened(fleet_without_lost()) as screen:
+        await screen.press("down", "down", "enter", "l", "escape", "escape")
+        assert where(screen.app.screen) == keys.FLEET
+        assert screen.app.chosen == ("glm5-sm120", 1)
+
+
+async def test_detail_pages_scroll_and_say_how_much_is_below() -> None:
+    async with opened(fleet_without_lost(), (80, 24)) as screen:
+        await screen.press("w")
+        assert "▼" in screen.text()
+        await screen.press("end")
+        assert "▲" in screen.text()
+        assert "driver" in screen.text()
+
+
+# ── server ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_server_screen_has_verdict_files_runs_numbers_and_arguments() -> None:
+    async with opened(fleet_without_lost(), (140, 90)) as screen:
+        await screen.press("v")
+        text = screen.text()
+        for words in (
+            "▲ never ran",
+            "leaves it out",
+            "✕ missing",
+            "made for triton 3.4.0",
+            "812 tok/s",
+            "flashinfer_cutlass",
+            "crashed",
+            "/root/sglang-glm5.log",
+            "tokens a second",
+        ):
+            assert words in text, words
+
+
+async def test_a_host_without_a_server_says_what_was_looked_for() -> None:
+    async with opened(fleet_without_lost()) as screen:
+        await screen.press("end", "v")
+        assert "no serving process" in screen.text()
+        assert "--log-path" in screen.text()
+
+
+async def test_tab_goes_to_the_next_server_of_the_host() -> None:
+    feed = fleet_without_lost()
+    report = feed.reports["glm5-sm120"]
+    second = msgspec.structs.replace(report.servers[0], name="vllm:8001")
+    feed.put(msgspec.structs.replace(report, servers=(*report.servers, second)))
+    async with opened(feed) as screen:
+        await screen.press("v")
+        assert "› sglang " in screen.lines()[0]
+        await screen.press("tab")
+        assert "› vllm:8001" in screen.lines()[0]
+
+
+# ── log ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def long_log(count: int = 500) -> scenes.StillFeed:
+    feed = fleet_without_lost()
+    feed.tails["glm5-sm120"]["sglang"] = [
+        LogLine(
+            n=n,
+            text=f"[2027-01-15 08:00:{n % 60:02d}] line number {n}",
+            kind=EventKind.READY if n % 100 == 50 else EventKind.HTTP_ACCESS if n % 7 == 0 else None,
+            severity=EventSeverity.GOOD if n % 100 == 50 else EventSeverity.NOISE if n % 7 == 0 else None,
+        )
+        for n in range(count)
+    ]
+    return feed
+
+
+def log_of(feed: scenes.StillFeed) -> list[LogLine]:
+    return feed.tails["glm5-sm120"]["sglang"]
+
+
+async def test_the_log_follows_stops_when_scrolled_up_and_counts_what_came() -> None:
+    feed = long_log()
+    async with opened(feed) as screen:
+        await screen.press("l")
+        assert "line number 499" in screen.text() and "following" in screen.text()
+        await screen.press("pageup")
+        log_of(feed).extend(LogLine(n=500 + n, text=f"fresh {n}") for n in range(3))
+        await screen.refetch()
+        assert "3 new lines" in screen.text() and "fresh 2" not in screen.text()
+        await screen.press("G")
+        assert "fresh 2" in screen.text() and "new line" not in screen.text()
+
+
+async def test_search_finds_backwards_and_n_goes_on() -> None:
+    async with opened(long_log()) as screen:
+        await screen.press("l", "slash", *"number 4[0-9]$", "enter")
+        view = screen.app.screen.query_one("LogView")
+        assert view.log_lines.selected.n == 48
+        await screen.press("N")
+        assert view.log_lines.selected.n == 47
+        await screen.press("n")
+        assert view.log_lines.selected.n == 48
+
+
+async def test_a_search_without_a_match_says_so_and_escape_ends_it() -> None:
+    async with opened(long_log()) as screen:
+        await screen.press("l", "slash", *"nowhere(", "enter")
+        assert any("is not in the lines shown" in toast for toast in screen.toasts())
+        await screen.press("escape")
+        assert where(screen.app.screen) == keys.LOG
+        await screen.press("escape")
+        assert where(screen.app.screen) == keys.FLEET
+
+
+async def test_levels_hide_noise_and_count_it() -> None:
+    async with opened(long_log()) as screen:
+        await screen.press("l")
+        assert "lines: no noise" in screen.text() and "show events" in screen.lines()[-1]
+        await screen.press("x")
+        assert "line number 450" in screen.text() and "line number 451" not in screen.text()
+        await screen.press("x")
+        assert "lines: all" in screen.text() and "line number 497" in screen.text()
+
+
+async def test_events_are_stepped_and_a_kind_can_be_shown_alone() -> None:
+    async with opened(long_log()) as screen:
+        await screen.press("l", "E")
+        view = screen.app.screen.query_one("LogView")
+        assert view.log_lines.selected.n == 450
+        await screen.press("k")
+        assert [line.n for line in view.log_lines.shown] == [50, 150, 250, 350, 450]
+        await screen.press("k")
+        assert len(view.log_lines.shown) > 5
+
+
+async def test_marks_stand_between_the_lines_and_survive_a_change_of_level() -> None:
+    feed = long_log()
+    async with opened(feed) as screen:
+        await screen.press("l", "m")
+        log_of(feed).append(LogLine(n=500, text="after the mark"))
+        await screen.refetch()
+        text = screen.text()
+        assert text.index("line number 499") < text.index("mark 08:09:33") < text.index("after the mark")
+        await screen.press("x", "x")
+        assert "mark 08:09:33" in screen.text()
+
+
+async def test_a_line_is_copied_and_the_lines_are_saved() -> None:
+    async with opened(long_log()) as screen:
+        await screen.press("l", "c", "W")
+        assert screen.app.clipboard.endswith("line number 499")
+        saved = dict(screen.deeds.done)["glm5-sm120-sglang.log"]
+        assert "line number 499" in str(saved)
+
+
+async def test_a_log_that_starts_anew_is_followed_anew() -> None:
+    feed = long_log()
+    async with opened(feed) as screen:
+        await screen.press("l")
+        feed.tails["glm5-sm120"]["sglang"] = [LogLine(n=0, text="first of the new run")]
+        await screen.refetch()
+        assert "first of the new run" in screen.text() and "line number" not in screen.text()
+
+
+async def test_the_same_words_of_all_ranks_are_one_event() -> None:
+    feed = fleet_without_lost()
+    feed.tails["glm5-sm120"]["sglang"] = [
+        LogLine(
+            n=rank,
+            text=f"[2027-01-15 08:00:00 TP{rank}] Memory pool end. avail mem=12.91 GB",
+            kind=EventKind.KV_CACHE,
+            severity=EventSeverity.INFO,
+        )
+        for rank in range(8)
+    ]
+    async with opened(feed) as screen:
+        assert screen.text().count("Memory pool end") == 1
+        assert "×8" in screen.line_with("Memory pool end")
+
+
+async def test_a_log_that_cannot_be_had_says_why_and_what_helps() -> None:
+    feed = fleet_without_lost()
+    report = feed.reports["glm5-sm120"]
+    place = LogPlace(kind="pipe", why="its output goes into a pipe (tee)", fix="start it with > file 2>&1")
+    server = msgspec.structs.replace(report.servers[0], log=place)
+    feed.put(msgspec.structs.replace(report, servers=(server,)))
+    feed.tails.clear()
+    async with opened(feed) as screen:
+        assert "goes into a pipe (tee); start it with > file 2>&1" in screen.text()
+
+
+# ── findings, jobs, plan, map, help, palette ─────────────────────────────────────────────────────
+
+
+async def test_findings_list_keeps_what_cleared_with_its_times() -> None:
+    feed = scenes.sixteen()
+    async with opened(feed) as screen:
+        report = feed.reports["node-00"]
+        feed.put(msgspec.structs.replace(report, findings=(scenes.UNTUNED,)))
+        await screen.refetch()
+        await screen.press("f")
+        assert "kernels not tuned" in screen.text() and "08:09:33" in screen.line_with("▌")
+        feed.put(report)
+        await screen.refetch()
+        assert "cleared 08:09:33" in screen.text()
+        await screen.press("enter")
+        assert where(screen.app.screen) == keys.DETAIL
+
+
+async def test_no_findings_is_said() -> None:
+    async with opened(scenes.sixteen()) as screen:
+        await screen.press("f")
+        assert "no finding stands" in screen.text()
+
+
+def running_job() -> JobView:
+    return JobView(
+        id="job-1",
+        host="glm5-sm120",
+        server="sglang",
+        state="running",
+        started=scenes.NOW - 75,
+        steps=(
+            JobStep("stop the server", "done", started=scenes.NOW - 75, ended=scenes.NOW - 60),
+            JobStep("start and tune", "running", "step 3 of 17", timeout_s=3600, started=scenes.NOW - 60),
+            JobStep("wait until ready"),
+        ),
+        log=("Running FlashInfer autotune",),
+        cancel_note="stops here, caches back, old command started",
+    )
+
+
+async def test_jobs_show_steps_with_a_clock_and_what_cancel_puts_back() -> None:
+    deeds = scenes.Deeds()
+    deeds.job_list = [running_job()]
+    async with opened(fleet_without_lost(), actions=deeds) as screen:
+        await screen.press("J")
+        assert "● done" in screen.line_with("stop the server")
+        assert "1 m 00 s of 1 h 00 m" in screen.line_with("start and tune")
+        assert "caches back, old command started" in screen.text()
+        assert "Running FlashInfer autotune" in screen.text()
+        await screen.press("X")
+        assert ("cancel", "job-1") in deeds.done
+
+
+async def test_end_states_of_jobs_are_words() -> None:
+    deeds = scenes.Deeds()
+    deeds.job_list = [
+        replace(running_job(), state="down", next_thing="start it by hand: ./run.sh"),
+        replace(running_job(), state="rolled_back"),
+    ]
+    async with opened(fleet_without_lost(), actions=deeds) as screen:
+        await screen.press("J")
+        assert "SERVER DOWN" in screen.text() and "rolled back" in screen.text()
+        assert "start it by hand: ./run.sh" in screen.text()
+        await screen.press("X")
+        assert ("cancel", "job-1") not in deeds.done
+
+
+async def test_a_plan_starts_only_when_its_word_is_typed() -> None:
+    async with opened(fleet_without_lost()) as screen:
+        await screen.press("r")
+        assert "nothing has been touched yet" in screen.text()
+        assert "start it again with the old command" in screen.text()
+        await screen.press(*"yes", "enter")
+        assert "nothing was started" in screen.text()
+        assert ("start", "glm5-sm120") not in screen.deeds.done
+        await screen.press(*["backspace"] * 3, *"glm5-sm120", "enter")
+        assert ("start", "glm5-sm120") in screen.deeds.done
+        assert where(screen.app.screen) == keys.JOBS
+
+
+async def test_leaving_a_plan_starts_nothing() -> None:
+    async with opened(fleet_without_lost()) as screen:
+        await screen.press("r", "escape")
+        assert where(screen.app.screen) == keys.FLEET
+        assert ("start", "glm5-sm120") not in screen.deeds.done
+
+
+async def test_a_refused_plan_cannot_be_started() -> None:
+    class Refusing(scenes.Deeds):
+        def plan_retune(self, host: str, server: str | None) -> RetunePlan:
+            return RetunePlan(host, "sglang", (), refusal="output goes into a pipe: it could not be restored")
+
+    async with opened(fleet_without_lost(), actions=Refusing()) as screen:
+        await screen.press("r")
+        assert "could not be restored" in screen.text()
+        await screen.press("enter")
+        assert not [deed for deed in screen.deeds.done if deed[0] == "start"]
+
+
+async def test_the_map_names_the_zone_and_places_every_gpu() -> None:
+    async with opened(fleet_without_lost()) as screen:
+        await screen.press("M")
+        assert "starved?" in screen.text() and "×8" in screen.text() and "h200-lab" in screen.text()
+        await screen.press("p")
+        assert "tensor / DRAM" in screen.text() and "memory-bound" in screen.text()
+        assert "8 GPUs are not on the map" in screen.text()
+
+
+async def test_help_lists_the_keys_of_the_screen_it_was_asked_on() -> None:
+    async with opened(scenes.sixteen(), (120, 80)) as screen:
+        await screen.press("l", "question_mark")
+        assert "next match of the search" in screen.text()
+        assert "fold the host" not in screen.text()
+        await screen.press("question_mark")
+        assert where(screen.app.screen) == keys.LOG
+
+
+async def test_the_palette_offers_area_and_action_of_what_applies() -> None:
+    async with opened(scenes.sixteen()) as screen:
+        await screen.press("ctrl+p")
+        await screen.press(*"order")
+        await screen.pilot.pause(0.3)
+        assert "table: Next order" in screen.text()
+        await screen.press("enter")
+        await screen.settle()
+        assert "by worst" in screen.lines()[0]
+
+
+async def test_every_deed_has_a_doer_on_every_screen_it_is_offered_on() -> None:
+    async with opened(scenes.sixteen()) as screen:
+        for name in (keys.FLEET, keys.DETAIL, keys.SERVER, keys.LOG, keys.FINDINGS, keys.JOBS, keys.MAP):
+            there = screen.app.get_screen(name)
+            for deed in keys.deeds_of(name):
+                assert hasattr(there, f"do_{deed.name}") or hasattr(screen.app, f"do_{deed.name}"), (name, deed.name)
+
+
+async def test_no_two_deeds_of_a_screen_share_a_key() -> None:
+    for name in keys.SCREEN_TITLES:
+        taken = [key for deed in keys.deeds_of(name) for key in deed.keys]
+        assert len(taken) == len(set(taken)), name
+
+
+async def test_ctrl_c_leaves_with_130_and_q_with_0() -> None:
+    async with opened(scenes.sixteen()) as screen:
+        await screen.pilot.press("ctrl+c")
+        assert screen.app.return_value == 130
+    async with opened(scenes.sixteen()) as screen:
+        await screen.pilot.press("q")
+        assert screen.app.return_value == 0
+
+
+# ── time ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_going_back_in_time_moves_table_chart_and_log_together() -> None:
+    async with opened(fleet_without_lost()) as screen:
+        await screen.press("3")
+        await screen.press("left_square_bracket", "left_square_bracket", "left_square_bracket")
+        assert "4 m 30 s ago" in screen.lines()[0]
+        assert "88 / 600" in screen.line_with("0 RTX PRO 6000") or "89 / 600" in screen.line_with("0 RTX PRO 6000")
+        assert "· unknown" in screen.line_with("0 RTX PRO 6000")
+        await screen.press("l")
+        assert "fired up" not in screen.text() and "Load weight begin" in screen.text()
+        await screen.press("0")
+        assert "fired up" in screen.text()
+
+
+async def test_the_cursor_does_not_go_further_back_than_what_is_kept() -> None:
+    async with opened(fleet_without_lost()) as screen:
+        await screen.press("4", "left_square_bracket", "left_square_bracket")
+        assert "6 m 40 s ago" in screen.lines()[0]
+
+
+async def test_a_replay_seeks_and_changes_its_speed() -> None:
+    deeds = scenes.Deeds()
+    deeds.play = Playback(t=60.0, start=0.0, end=90.0, speed=1.0, can_seek=True)
+    async with opened(scenes.sixteen(), actions=deeds) as screen:
+        await screen.press("left_square_bracket", "greater_than_sign")
+        assert ("seek", 30.0) in deeds.done
+        assert ("speed", 2.0) in deeds.done
+
+
+@pytest.mark.parametrize(("key", "words"), [("1", "1 min"), ("2", "5 min"), ("3", "15 min"), ("4", "1 h")])
+async def test_number_keys_set_the_time_range(key: str, words: str) -> None:
+    async with opened(fleet_without_lost()) as screen:
+        await screen.press(key)
+        assert f"last {words}" in screen.text()
