@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from typing import Dict, Optional, Tuple
+import time
+from typing import Dict, List, Optional, Tuple
 
 INIT_PID_NAMESPACE = "pid:[4026531836]"  # include/linux/proc_ns.h PROC_PID_INIT_INO
 Value = Optional[float]
@@ -35,11 +36,17 @@ def memory_mib() -> Tuple[Value, Value]:
     return (round(total, 1) if total is not None else None), used
 
 
+LOAD_EVERY_S = 2.5
+"""/proc/stat is dear on hosts with many cores; the figures are repeated in between."""
+
+
 class LoadReader:
-    """Processor use since the last call, load and memory."""
+    """Processor use since the last reading, load and memory."""
 
     def __init__(self) -> None:
         self._last = self._ticks()
+        self._read_at: Optional[float] = None
+        self._kept: Dict[str, Value] = {}
 
     @staticmethod
     def _ticks() -> "Optional[Tuple[int, int]]":
@@ -55,6 +62,10 @@ class LoadReader:
 
     def read(self) -> Dict[str, Value]:
         """HostLoad keys; what cannot be read is left out."""
+        now = time.monotonic()
+        if self._read_at is not None and now - self._read_at < LOAD_EVERY_S and "cpu_pct" in self._kept:
+            return self._kept
+        self._read_at = now
         out: Dict[str, Value] = {}
         ticks = self._ticks()
         if ticks is not None and self._last is not None:
@@ -71,12 +82,14 @@ class LoadReader:
             out["memory_total_mib"] = total_mib
         if used_mib is not None:
             out["memory_used_mib"] = used_mib
+        self._kept = out
         return out
 
 
 def user_name() -> str:
     """Our own user, from the environment first: a directory service may not answer."""
-    return os.environ.get("USER") or os.environ.get("LOGNAME") or "uid %d" % os.getuid()
+    known = os.environ.get("USER") or os.environ.get("LOGNAME")
+    return known or ("root" if os.getuid() == 0 else "uid %d" % os.getuid())
 
 
 def host_facts() -> Dict[str, object]:
@@ -89,6 +102,18 @@ def host_facts() -> Dict[str, object]:
         "cpus": os.cpu_count(),
         "memory_total_mib": total,
     }
+
+
+def sight_notes() -> List[str]:
+    """Sentences on what this user cannot see here."""
+    notes = []
+    if in_foreign_pid_namespace():
+        notes.append("the probe runs in a container: processes of the host have no names here")
+    mounts = read_text("/proc/mounts") or ""
+    hidden = any(line.split()[1:2] == ["/proc"] and "hidepid=" in line for line in mounts.splitlines())
+    if hidden and os.getuid() != 0:
+        notes.append("/proc hides other users' processes (hidepid): their names and logs cannot be seen")
+    return notes
 
 
 def in_foreign_pid_namespace() -> bool:

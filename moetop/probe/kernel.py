@@ -25,6 +25,7 @@ KMSG = "/dev/kmsg"
 MAX_HISTORY = 200
 MAX_LINE = 4096
 WAIT_MS = 1000
+QUIET_MS = 500
 HOLD_S = 2.0
 """How long an event of NVML waits for the kernel's own, fuller line."""
 EVENT_XID = 0x8  # nvmlEventTypeXidCriticalError
@@ -124,6 +125,8 @@ class KernelWatch:
             batch: List[Tuple[float, str]] = []
             for moment, text in lines():
                 self._log_readable = True
+                if not text:
+                    self._flush(batch)
                 if not _WANTED.search(text):
                     continue
                 old = moment < self._started - 1.0
@@ -183,12 +186,16 @@ class KernelWatch:
     def _journal(self) -> Iterator[Tuple[float, str]]:
         if shutil.which("journalctl") is None:
             return
+        readable = False
         for line in _lines_of(Child(_JOURNAL)):
             if _DENIED.search(line):
                 return
             match = _SHORT_UNIX.match(line)
             if match:
                 yield float(match.group(1)), match.group(2)
+            elif not line and readable:
+                yield time.time(), ""
+            readable = readable or match is not None
 
     def _sudo_kmsg(self) -> Iterator[Tuple[float, str]]:
         if not self._sudo or shutil.which("sudo") is None:
@@ -197,6 +204,8 @@ class KernelWatch:
             record = kmsg_record(line, self._boot_epoch)
             if record is not None:
                 yield record
+            elif not line:
+                yield time.time(), ""
             elif _DENIED.search(line):
                 return
 
@@ -239,11 +248,24 @@ def _pointer(handle: Any) -> Optional[int]:
 
 
 def _lines_of(child: Child) -> Iterator[str]:
+    """Lines as they come; one empty line when the output first falls quiet, so that history can end."""
+    poller = select.poll()
+    descriptor = child.stdout.fileno()
+    poller.register(descriptor, select.POLLIN)
+    rest = b""
+    quiet_ms: Optional[int] = QUIET_MS
     try:
         while True:
-            raw = child.stdout.readline(MAX_LINE * 2)
-            if not raw:
+            if not poller.poll(quiet_ms):
+                quiet_ms = None
+                yield ""
+                continue
+            data = os.read(descriptor, 1 << 16)
+            if not data:
                 return
-            yield raw.decode("utf-8", "replace").rstrip("\n")
+            *lines, rest = (rest + data).split(b"\n")
+            rest = rest[: MAX_LINE * 2]
+            for raw in lines:
+                yield raw[: MAX_LINE * 2].decode("utf-8", "replace")
     finally:
         child.stop()

@@ -16,7 +16,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from . import child
-from .hostinfo import LoadReader, host_facts
+from .hostinfo import LoadReader, host_facts, sight_notes
 from .kernel import KernelWatch
 from .outbox import Outbox
 from .sources import NvmlSource, Source, open_source
@@ -52,6 +52,7 @@ class Session:
         self._servers: Any = None
         self._source: Source = Source()
         self._load = LoadReader()
+        self._greeting = threading.Lock()
         self._waiting_says: List[Frame] = []
         self._greeted = False
         self.outbox = Outbox(_take_stdout(), lambda: self.end("nobody reads the output"))
@@ -64,14 +65,12 @@ class Session:
         self._wake.set()
 
     def _on_signal(self, number: int, _frame: Any) -> None:
-        for name in ("SIGHUP", "SIGTERM", "SIGINT"):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+        _on_signals(signal.SIG_IGN)
         self._ending = self._ending or "signal %d" % number
         raise _Ended
 
     def run(self) -> None:
-        for name in ("SIGHUP", "SIGTERM", "SIGINT"):
-            signal.signal(getattr(signal, name), self._on_signal)
+        _on_signals(self._on_signal)
         threading.excepthook = lambda args: self._fault(args.exc_value)
         try:
             self.outbox.start()
@@ -83,6 +82,7 @@ class Session:
 
     def _finish(self) -> None:
         """Leave nothing behind. The process ends whatever a thread of it is stuck in."""
+        _on_signals(signal.SIG_IGN)
         servers = self._servers
         if servers is not None:
             helper = threading.Thread(target=servers.stop, daemon=True)
@@ -143,18 +143,21 @@ class Session:
         """A condition of the source; held back until after hello, so that hello comes first."""
         fatal = level == "fatal"
         frame = _status(code, message, level="error" if fatal else level, fatal=fatal, detail=detail)
-        if self._greeted:
-            self._put(frame)
-        else:
-            self._waiting_says.append(frame)
+        with self._greeting:
+            if not self._greeted:
+                self._waiting_says.append(frame)
+                return
+        self._put(frame)
 
     def _greet(self) -> None:
         frame: Frame = {"type": "hello", "schema": 1, "t": round(time.time(), 3), "source": self._source.name}
         frame.update(host_facts())
         frame.update(self._source.hello())
+        frame["notes"] = frame["notes"] + sight_notes()
         self._put(frame)
-        self._greeted = True
-        waiting, self._waiting_says = self._waiting_says, []
+        with self._greeting:
+            self._greeted = True
+            waiting, self._waiting_says = self._waiting_says, []
         for said in waiting:
             self._put(said)
 
@@ -249,6 +252,11 @@ def _status(
     return frame
 
 
+def _on_signals(action: Any) -> None:
+    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, action)
+
+
 def _take_stdout() -> int:
     """Our own copy of standard output; what a library prints there goes to standard error instead."""
     try:
@@ -277,7 +285,8 @@ def run(options: Dict[str, Any]) -> None:
     session = Session(options)
     try:
         session.run()
-    except BrokenPipeError:
+    except _Ended:  # the signal came while the end had begun
+        child.stop_all()
         os._exit(0)
     except Exception as error:
         session._fault(error)

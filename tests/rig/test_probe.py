@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -205,6 +206,14 @@ def test_a_gpu_whose_handle_cannot_be_had_is_lost_from_the_start(scenario: Scena
     assert lost == {"index": 0, "error": "gpu_lost"}
 
 
+def test_a_gpu_that_answers_unknown_error_to_everything_is_lost(scenario: Scenario) -> None:
+    moving = ["UtilizationRates", "PowerUsage", "Temperature", "ClockInfo", "CurrentClocksEventReasons", "MemoryInfo"]
+    scenario.write("count 2", *(f"error.nvmlDeviceGet{name}.1 999" for name in [*moving, "MemoryInfo_v2"]))
+    with probe(scenario.environment) as running:
+        assert running.row(1, lambda r: True) == {"index": 1, "error": "gpu_lost"}
+        assert running.row(0, lambda r: True)["power_w"] == 694.1
+
+
 def test_a_gpu_that_wants_a_reset_says_so_and_keeps_what_can_be_read(scenario: Scenario) -> None:
     scenario.write("error.nvmlDeviceGetUtilizationRates 16", "error.nvmlDeviceGetTemperature 16")
     with probe(scenario.environment) as running:
@@ -364,6 +373,42 @@ def test_a_reader_that_stops_for_a_while_loses_old_samples_and_is_told_how_many(
         assert sum(len(json.dumps(f)) for f in running.frames) > pipe_is_full / 2
         running.next(lambda f: f["type"] == "gpus")
     assert frame["dropped"] >= 1
+
+
+@pytest.mark.slow
+def test_a_driver_that_never_answers_its_start_is_said(scenario: Scenario) -> None:
+    scenario.write("hang.nvmlInitWithFlags 1")
+    with probe(scenario.environment) as running:
+        told = running.until(lambda frame: frame.get("code") == "stuck_gpu", 30.0)
+        running.next(lambda frame: frame["type"] == "gpus" and frame["load"])
+        running.close_input()
+        assert running.wait(2.0) == 0
+    assert told["fatal"] is True
+
+
+@pytest.mark.slow
+def test_what_watching_eight_gpus_costs(scenario: Scenario, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints the figures; on a real H200 the driver's own time comes on top (tests/gpu/probe_cost.py)."""
+    scenario.write("count 8")
+    with probe(scenario.environment, interval_s=1.0) as running:
+        running.row(7, lambda r: r["gpm"])
+        before, count = cpu_ms(running.process.pid), len(running.frames)
+        time.sleep(10)
+        spent = cpu_ms(running.process.pid) - before
+        rows = sum(len(frame["gpus"]) for frame in running.frames[count:] if frame["type"] == "gpus")
+        status = Path(f"/proc/{running.process.pid}/status").read_text()
+    rss_mib = int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
+    with capsys.disabled():
+        print(
+            f"\n8 GPUs at 1 Hz under the stand-in: {spent / rows:.2f} ms CPU a GPU a sample, {rss_mib:.0f} MiB at most"
+        )
+    assert rows >= 72
+    assert rss_mib < 60
+
+
+def cpu_ms(pid: int) -> float:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e6
 
 
 # ── the loader ───────────────────────────────────────────────────────────────────────────────────

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from moetop import probe
-from moetop.probe import kernel, outbox
+from moetop.probe import child, kernel, outbox
 from moetop.probe.gpm import METRICS, judge_pair
 from moetop.probe.hostinfo import LoadReader, memory_mib
 from moetop.probe.kernel import KernelWatch, kernel_address, kmsg_record
@@ -220,6 +220,27 @@ echo '{now:.6f} node kernel: NVRM: Xid (PCI:0000:07:00): 79, GPU has fallen off 
     assert (old["history"], old["t"], old["line"]) == (True, 1700000000.5, "NVRM: Xid (PCI:0000:06:00): 31, pid=1")
     assert "history" not in new
     assert new["line"].endswith("fallen off the bus. token=***")
+
+
+def test_history_does_not_wait_for_the_next_kernel_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = "echo '1700000000.5 node kernel: NVRM: Xid (PCI:0000:06:00): 31, pid=1'; sleep 60"
+    stand_in_journal(tmp_path, body, monkeypatch)
+    try:
+        (old,) = collect(1)
+    finally:
+        child.stop_all()
+    assert old["history"] is True
+
+
+def test_records_of_before_are_left_out_when_history_is_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = (
+        "echo '1700000000.5 node kernel: NVRM: Xid (PCI:0000:06:00): 31'; echo '9999999999.5 node kernel: NVRM: Xid 1'"
+    )
+    stand_in_journal(tmp_path, body, monkeypatch)
+    (only,) = collect(1, history=False)
+    assert only["line"] == "NVRM: Xid 1"
 
 
 def test_a_kernel_log_that_may_not_be_read_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
