@@ -72,8 +72,6 @@ SGLANG_GATES: tuple[Gate, ...] = (
 
 FIRST_DEFAULT_ON = "0.5.7"
 """First SGLang release that tunes without being told to (sglang 435d1c83c1)."""
-FIRST_CUTLASS = "0.5.13"
-"""First SGLang release that tunes flashinfer_cutlass (sglang e76d36214b, 2026-06-04)."""
 FIRST_CACHE = "0.5.12"
 """First SGLang release with a tuning cache; from here on it also silences FlashInfer's own lines."""
 ADVISED = "0.5.16"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moetop.engines import scan_literals
-from moetop.engines.fields import XID_MEANING
+from moetop.engines.fields_system import XID_MEANING
 from moetop.engines.literals import candidates
 from moetop.engines.match import classify, engine_of
 from moetop.engines.reader import read_line
@@ -164,13 +164,13 @@ def test_the_index_of_literals_finds_the_row_of_every_example(rule: Rule) -> Non
 
 
 def seconds(pattern: re.Pattern[str], text: str) -> float:
-    """The faster of two searches."""
+    """CPU time of the fastest of three searches, so that a busy machine does not count."""
     best = float("inf")
-    for _ in range(2):
-        began = time.perf_counter()
+    for _ in range(3):
+        began = time.process_time()
         for _ in pattern.finditer(text):
             pass
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.process_time() - began)
     return best
 
 
