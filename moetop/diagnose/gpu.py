@@ -6,7 +6,7 @@ import msgspec
 
 from moetop.diagnose import thresholds as th
 from moetop.diagnose.crossgpu import is_waiting
-from moetop.diagnose.states import Decision, GpuContext, decide, report_gpu
+from moetop.diagnose.states import Decision, GpuContext, decide, decide_one, report_gpu
 from moetop.diagnose.view import GpuView
 from moetop.diagnose.window import Figures, GpuWindow, figures_of
 from moetop.model import Confidence, GpuInfo, GpuSample, GpuState
@@ -47,7 +47,7 @@ class GpuEvidence:
 
     def take(self, t: float, sample: GpuSample, running: float | None) -> None:
         """Take a sample of time `t`; `running` is how many requests its server runs, where known."""
-        self._window.add(t, sample)
+        self._window.add(t, sample, decide_one(self.info, sample, running))
         self._newest = self._with_seldom(sample)
         samples = self._window.at(t)
         before = self._decision
@@ -57,7 +57,7 @@ class GpuEvidence:
             self._decision = msgspec.structs.replace(_NOTHING, why=f"the GPU cannot be read: {sample.error}")
         else:
             context = GpuContext(running=running, previous=before)
-            self._decision = decide(self._figures, context)
+            self._decision = decide(self._figures, context, self._window.marks(t))
         if self._since is None or self._decision.state is not before.state or t < self._since:
             self._since = t
         if not is_waiting(self._figures, self.info.name):

@@ -32,12 +32,14 @@ class GpuContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A state with how it is known. `open_states` are those the absent figures leave possible."""
+    """A state with how it is known. `open_states` are those the absent figures leave possible, `why` is
+    what is not known, `note` what was seen besides the figures."""
 
     state: GpuState
     confidence: Confidence
     open_states: tuple[GpuState, ...] = ()
     why: str = ""
+    note: str = ""
 
 
 class Test(msgspec.Struct, frozen=True):
@@ -113,18 +115,42 @@ INFERRED: tuple[Step, ...] = (
 waiting for each other can draw 55-67 %."""
 
 
-def decide(figures: Figures, context: GpuContext) -> Decision:
-    """The state for these medians, kept from before while a figure lies only just beyond its cut."""
+def decide(figures: Figures, context: GpuContext, singles: Sequence[Decision] = ()) -> Decision:
+    """The state for these medians, kept from before while a figure lies only just beyond its cut, and
+    only if enough of the window's samples say it on their own (`singles`, oldest first)."""
+    return _backed(_steady(figures, context), singles)
+
+
+def decide_one(info: GpuInfo, sample: GpuSample, running: float | None) -> Decision:
+    """What a sample says on its own."""
+    return _decide(figures_of(info, (sample,)), GpuContext(running=running))
+
+
+def _backed(decision: Decision, singles: Sequence[Decision]) -> Decision:
+    said = [s.state for s in singles if s.confidence is decision.confidence]
+    if decision.state is GpuState.UNKNOWN or len(said) < 2:
+        return decision
+    if said.count(decision.state) >= th.BACKING_SHARE * len(said):
+        return decision
+    said.reverse()  # of two equally frequent the newer one
+    most = max(said, key=said.count)
+    if said.count(most) >= th.MAJORITY_SHARE * len(said):
+        return Decision(most, decision.confidence, note="the window holds a change of work; most samples say this")
+    return Decision(GpuState.UNKNOWN, Confidence.INFERRED, why="the window holds several kinds of work")
+
+
+def _steady(figures: Figures, context: GpuContext) -> Decision:
     decision = _decide(figures, context)
     previous = context.previous
     if previous is None or previous.state is decision.state or GpuState.UNKNOWN in (previous.state, decision.state):
         return decision
     if previous.confidence is not decision.confidence:
         return decision
-    for figure, margin in th.HYSTERESIS.items():
+    for figure, most in th.HYSTERESIS.items():
         value = getattr(figures, figure)
         if value is None:
             continue
+        margin = min(most, th.HYSTERESIS_SHARE * value)
         for shifted in (value - margin, value + margin):
             near = msgspec.structs.replace(figures, **{figure: shifted})
             if _decide(near, context).state is previous.state:
@@ -235,7 +261,8 @@ def judge_gpu(info: GpuInfo, samples: Sequence[GpuSample], context: GpuContext) 
     if newest is not None and newest.error is not None:
         decision = Decision(GpuState.UNKNOWN, Confidence.INFERRED, why=f"the GPU cannot be read: {newest.error}")
     else:
-        decision = decide(figures, context)
+        singles = [decide_one(info, sample, context.running) for sample in samples]
+        decision = decide(figures, context, singles)
     return report_gpu(info, newest, figures, decision, context)
 
 
@@ -333,6 +360,8 @@ def evidence_of(info: GpuInfo, figures: Figures, decision: Decision, context: Gp
         seen.append(f"{words.number(figures.power_w)} W (power limit not known)")
     over = f" (median of {words.plural(figures.n, 'sample')})" if figures.n > 1 else " (one sample)"
     lines = [words.SEEN + (", ".join(seen) or "no figure could be read") + over]
+    if decision.note:
+        lines.append(words.SEEN + decision.note)
     chain = MEASURED if decision.confidence is Confidence.MEASURED else INFERRED
     ruled: list[str] = []
     for state, tests in chain:

@@ -96,8 +96,18 @@ HYSTERESIS: dict[str, float] = {
     "vector_pct": 3.0,
     "pcie_mib_s": 800.0,
 }
-"""A state is kept while one figure lies no further than this beyond its cut (judgement: medians of the
-recordings move by less than 2 points)."""
+"""A state is kept while one figure lies no further than this beyond its cut, and no further than
+HYSTERESIS_SHARE of itself (judgement: medians of the recordings move by less than 2 points)."""
+
+HYSTERESIS_SHARE = 0.1
+"""Small figures have small margins: a tensor activity of 0.5 must not be kept for one above 2."""
+
+BACKING_SHARE = 1 / 3
+"""Least share of the window's samples that, each on its own, say what their medians say. Below it the
+window holds a change of work, and medians of two kinds of work look like a third (judgement)."""
+
+MAJORITY_SHARE = 0.5
+"""Share of the samples that then decides in the medians' place."""
 
 STALE_INTERVALS = 3.0
 """A GPU's newest sample counts for so many sampling intervals, then its state is unknown (judgement)."""

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 
@@ -141,11 +142,12 @@ class GpuWindow:
 
     def __init__(self, window_s: float) -> None:
         self.window_s = window_s
-        self._samples: deque[tuple[float, GpuSample]] = deque(maxlen=MAX_SAMPLES)
+        self._samples: deque[tuple[float, GpuSample, Any]] = deque(maxlen=MAX_SAMPLES)
         self._gaps: deque[float] = deque(maxlen=7)
 
-    def add(self, t: float, sample: GpuSample) -> None:
-        """Take a sample; one from before the newest means the clock was set back: start over."""
+    def add(self, t: float, sample: GpuSample, mark: Any = None) -> None:
+        """Take a sample, and with it whatever the caller wants to find beside it in `marks`. A time before
+        the newest means that the clock was set back: start over."""
         if self._samples:
             gap = t - self._samples[-1][0]
             if gap < 0:
@@ -153,13 +155,13 @@ class GpuWindow:
                 self._gaps.clear()
             else:
                 self._gaps.append(gap)
-        self._samples.append((t, sample))
+        self._samples.append((t, sample, mark))
         oldest = t - self.window_s
         while len(self._samples) > 1 and self._samples[0][0] <= oldest:
             self._samples.popleft()
 
     def newest(self) -> tuple[float, GpuSample] | None:
-        return self._samples[-1] if self._samples else None
+        return self._samples[-1][:2] if self._samples else None
 
     def stale_after_s(self) -> float:
         """Age from which the newest sample says nothing about now."""
@@ -171,8 +173,14 @@ class GpuWindow:
     def at(self, now: float) -> list[GpuSample]:
         """Samples that count at `now`: those of the window, the newest alone where the rate is lower
         than the window, none when the GPU has gone silent."""
+        return [sample for _, sample, _ in self._inside(now)]
+
+    def marks(self, now: float) -> list[Any]:
+        """What was given with the samples of `at(now)`."""
+        return [mark for _, _, mark in self._inside(now)]
+
+    def _inside(self, now: float) -> list[tuple[float, GpuSample, Any]]:
         if not self._samples or now - self._samples[-1][0] > self.stale_after_s():
             return []
         oldest = now - self.window_s
-        inside = [sample for t, sample in self._samples if t > oldest]
-        return inside or [self._samples[-1][1]]
+        return [entry for entry in self._samples if entry[0] > oldest] or [self._samples[-1]]

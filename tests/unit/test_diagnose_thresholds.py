@@ -173,6 +173,17 @@ WAIT = (
 )
 
 
+def window_of(share_of_starved: float) -> GpuState:
+    """100 samples: some starved on their own, the others sm_underused and memory bound; medians starved."""
+    starved = gpm(sm_active_pct=99.0, tensor_pct=9.0, dram_pct=29.0)
+    spinning = gpm(sm_active_pct=1.0, tensor_pct=0.0, dram_pct=0.0)
+    streaming = gpm(sm_active_pct=99.0, tensor_pct=9.0, dram_pct=90.0)
+    many = round(share_of_starved * 100)
+    half = (100 - many) // 2
+    samples = [sample(gpm=g) for g in [starved] * many + [spinning] * half + [streaming] * (100 - many - half)]
+    return judge_gpu(info(), samples, GpuContext()).state
+
+
 # name -> (answer by value, a little under the cut, a little over it)
 CROSSINGS: dict[str, tuple[Probe, float, float]] = {
     "IDLE_UTIL_PCT": (lambda v: state(util_gpu_pct=v, power_w=130.0), 4.9, 5.1),
@@ -198,6 +209,7 @@ CROSSINGS: dict[str, tuple[Probe, float, float]] = {
     "SIGNATURE_MEMORY_UTIL_MAX_PCT": (lambda v: signature(util_mem_pct=v), 64.9, 65.1),
     "SIGNATURE_CLOCK_PCT": (lambda v: signature(sm_clock_mhz=19.8 * v), 74.9, 75.1),
     "SIGNATURE_RUNNING_MAX_IDLE": (lambda v: signature(running=v), 1.0, 2.0),
+    "BACKING_SHARE": (window_of, 0.32, 0.35),
     "STALE_INTERVALS": (lambda v: stale(10.0, 10.0 * v), 2.9, 3.1),
     "STALE_MIN_S": (lambda v: stale(0.1, v), 4.9, 5.1),
     "STALE_FIRST_S": (first_is_stale, 9.9, 10.1),
@@ -235,6 +247,8 @@ CROSSINGS: dict[str, tuple[Probe, float, float]] = {
 
 WORDED_OR_STRUCTURAL = {
     "HYSTERESIS": "test_states.py moves across it",
+    "HYSTERESIS_SHARE": "test_states.py: no recording is kept in the state of the one before",
+    "MAJORITY_SHARE": "test_states.py: two kinds of work in a window, and four",
     "STRAGGLER_MIN_GPUS": "test_diagnose_patterns.py: two GPUs cannot show which differs",
     "PCIE_LANE_MIB_S": "a table of PCI-SIG",
     "PCIE_EFFICIENCY": "scales the link's capacity",

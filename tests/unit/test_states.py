@@ -94,6 +94,47 @@ def test_a_window_of_zero_judges_one_sample_and_infers() -> None:
     assert gpu.gpm is None
 
 
+@pytest.mark.parametrize("first", sorted(EXPECTED))
+def test_between_two_kinds_of_work_no_third_is_said(first: str) -> None:
+    """While the window holds both, medians of the two look like a third kind: that must not be said."""
+    for second in sorted(set(EXPECTED) - {first}):
+        evidence = HostEvidence("h", 10.0)
+        end = 0.0
+        for frame in frames(first):
+            evidence.apply(frame)
+            end = frame.t
+        for frame in frames(second):
+            if isinstance(frame, Gpus):
+                evidence.apply(msgspec.structs.replace(frame, t=frame.t + end + 1.0))
+                assert evidence.report().gpus[0].state in (EXPECTED[first], EXPECTED[second], "unknown")
+        assert evidence.report().gpus[0].state == EXPECTED[second]
+
+
+def test_a_state_decided_by_most_samples_says_so() -> None:
+    evidence = host(
+        {"util_gpu_pct": 0.0, "power_w": 120.0, "gpm": gpm(sm_active_pct=0.0, tensor_pct=0.0, dram_pct=0.0)}
+    )
+    for t in range(12, 17):
+        evidence.apply(Gpus(t=float(t), gpus=(sample(gpm=gpm(tensor_pct=90.0, dram_pct=20.0)),)))
+    gpu = evidence.report().gpus[0]
+    assert gpu.state is GpuState.TENSOR_BUSY
+    assert any("change of work" in line for line in gpu.evidence)
+
+
+def test_many_kinds_of_work_in_one_window_are_unknown() -> None:
+    evidence = host()
+    kinds = (
+        {"gpm": gpm(tensor_pct=90.0, dram_pct=20.0)},
+        {"gpm": gpm(tensor_pct=3.0, dram_pct=90.0)},
+        {"gpm": gpm(sm_active_pct=10.0, tensor_pct=1.0, dram_pct=1.0)},
+        {"gpm": gpm(tensor_pct=0.5, dram_pct=10.0, fp32_pct=40.0)},
+    )
+    evidence.apply(Hello(t=0.0, gpus=(info(),)))
+    for t in range(8):
+        evidence.apply(Gpus(t=float(t), gpus=(sample(**kinds[t % 4]),)))
+    assert evidence.report().gpus[0].state is GpuState.UNKNOWN
+
+
 # ── the signature ────────────────────────────────────────────────────────────────────────────────
 
 
