@@ -214,13 +214,14 @@ RULES: tuple[Rule, ...] = (
             r"environment"
         ),
         literals=("autotuner]",),
-        meaning="save skipped: file belongs to another environment (FI ≥0.6.16)",
+        meaning="save skipped: file belongs to another environment",
         source="flashinfer autotuner.py:2565 @ fb28d72",
         example=(
             "2026-02-02 13:25:05,231 - WARNING - autotuner.py:256 - flashinfer.jit: [Autotuner]: Not saving "
             "configs to /c/a.json: the file was created in a different environment (gpu: saved=NVIDIA B200 vs "
             "current=NVIDIA RTX PRO 6000 Blackwell Server Edition). Use a different cache path"
         ),
+        versions="FlashInfer >=0.6.16",
         echo=True,
     ),
     Rule(
@@ -230,13 +231,14 @@ RULES: tuple[Rule, ...] = (
         engines=FI,
         pattern=r"\[Autotuner\]: Skipped (?P<n>\d+) legacy cuDNN config",
         literals=("legacy cudnn config",),
-        meaning="old cuDNN integer tactics dropped (FI ≥0.6.16)",
+        meaning="old cuDNN integer tactics dropped",
         source="flashinfer autotuner.py:2784 @ fb28d72",
         example=(
             "2026-02-02 13:25:05,231 - WARNING - autotuner.py:256 - flashinfer.jit: [Autotuner]: Skipped 3 "
             "legacy cuDNN config(s) using integer plan-index tactics. They will be re-tuned when autotuning is "
             "enabled."
         ),
+        versions="FlashInfer >=0.6.16",
     ),
     Rule(
         id="fi.tactic.skip1",
@@ -251,13 +253,14 @@ RULES: tuple[Rule, ...] = (
             "autotuner]: skipping tactic ",
             "autotuner]: failed when profiling ",
         ),
-        meaning="one tactic failed in profiling (ERROR ≤0.4.x, WARNING 0.5.0–0.6.7, DEBUG ≥0.6.8)",
+        meaning="one tactic failed in profiling",
         source="flashinfer 0.6.7 autotuner.py:760",
         example=(
             "2026-02-02 13:25:05,231 - WARNING - autotuner.py:256 - flashinfer.jit: [Autotuner]: Skipping tactic "
             "<flashinfer.fused_moe.core.get_cutlass_fused_moe_module.<locals>.MoERunner object at 0x7f> 14, due "
             "to failure while profiling: GPU lacks the shared memory resources"
         ),
+        versions="ERROR <=0.4.x, WARNING 0.5.0–0.6.7, DEBUG >=0.6.8",
         parse=f.skipped_tactic,
         not_heads=("trt",),
     ),
@@ -268,12 +271,13 @@ RULES: tuple[Rule, ...] = (
         engines=FI,
         pattern=r"\[Autotuner\]: Skipped (?P<n>\d+) unsupported tactic\(s\) for (?P<op>\S+)",
         literals=("unsupported tactic(s) for ",),
-        meaning="summary of failed tactics per profile (FI ≥0.6.8)",
+        meaning="summary of failed tactics per profile",
         source="flashinfer autotuner.py:1870 @ fb28d72",
         example=(
             "2026-02-02 13:25:05,231 - INFO - autotuner.py:256 - flashinfer.jit: [Autotuner]: Skipped 6 "
             "unsupported tactic(s) for trtllm::fused_moe::gemm1 (enable debug logs to see details)"
         ),
+        versions="FlashInfer >=0.6.8",
     ),
     Rule(
         id="fi.oom",
@@ -282,12 +286,13 @@ RULES: tuple[Rule, ...] = (
         engines=FI,
         pattern=r"\[Autotuner\]: OOM detected, falling back to default tactic",
         literals=("oom detected, falling back to default tactic",),
-        meaning="OOM during profiling → that op stays on tactic -1 (FI ≥0.6.3)",
+        meaning="OOM during profiling → that op stays on tactic -1",
         source="flashinfer autotuner.py:1897 @ fb28d72",
         example=(
             "2026-02-02 13:25:05,231 - WARNING - autotuner.py:256 - flashinfer.jit: [Autotuner]: OOM detected, "
             "falling back to default tactic"
         ),
+        versions="FlashInfer >=0.6.3",
     ),
     Rule(
         id="fi.fallback",
@@ -296,12 +301,13 @@ RULES: tuple[Rule, ...] = (
         engines=FI,
         pattern=r"\[AutoTunn?er\]: Using fallback tactic for (?P<op>\S+) with input shapes",
         literals=("using fallback tactic for ",),
-        meaning="untuned shape served (DEBUG only; spelled AutoTunner in FI ≤0.6.7)",
+        meaning="untuned shape served",
         source="flashinfer 0.6.3 autotuner.py:445",
         example=(
             "2026-02-19 01:10:00,001 - DEBUG - autotuner.py:444 - flashinfer.jit: [AutoTunner]: Using fallback "
             "tactic for trtllm::fused_moe::gemm1 with input shapes ((64, 3072), (0,))"
         ),
+        versions="DEBUG only; spelled AutoTunner in FlashInfer <=0.6.7",
     ),
     Rule(
         id="fi.fallback.oor",
@@ -313,13 +319,14 @@ RULES: tuple[Rule, ...] = (
             r"back to runner=(?P<runner>\w+) tactic=-1)?"
         ),
         literals=("autotuner]",),
-        meaning="op was tuned but this shape is outside the tuned buckets (once per shape; FI ≥0.6.11)",
+        meaning="op was tuned but this shape is outside the tuned buckets",
         source="flashinfer autotuner.py:1689 @ fb28d72",
         example=(
             "2026-02-02 13:25:05,231 - WARNING - autotuner.py:256 - flashinfer.jit: [AutoTuner]: No tuned config "
             "covers trtllm::fused_moe::gemm1 input_shapes=((4096, 3072), (256, 512, 448)); falling back to "
             "runner=MoERunner tactic=-1.  This shape is outside the tuning bucket range"
         ),
+        versions="once per shape; FlashInfer >=0.6.11",
     ),
     Rule(
         id="fi.skipop",
@@ -328,12 +335,13 @@ RULES: tuple[Rule, ...] = (
         engines=FI,
         pattern=r"\[AutoTuner\]: Skipping autotuning for '(?P<op>[^']+)'",
         literals=("skipping autotuning for ",),
-        meaning="op excluded with skip_ops (DEBUG; FI ≥0.6.13)",
+        meaning="op excluded with skip_ops",
         source="flashinfer autotuner.py:1616 @ fb28d72",
         example=(
             "2026-07-30 10:00:00,000 - DEBUG - autotuner.py:1616 - flashinfer.jit: [AutoTuner]: Skipping "
             "autotuning for 'fp4_gemm' (in skip_ops). Using fallback tactic."
         ),
+        versions="DEBUG; FlashInfer >=0.6.13",
     ),
     Rule(
         id="fi.blocklist.missing",
@@ -342,12 +350,13 @@ RULES: tuple[Rule, ...] = (
         engines=FI,
         pattern=r"\[Autotuner\]: Tactics blocklist file not found at (?P<path>\S+)",
         literals=("tactics blocklist file not found",),
-        meaning="FLASHINFER_TACTICS_BLOCKLIST points nowhere (FI ≥0.6.15)",
+        meaning="FLASHINFER_TACTICS_BLOCKLIST points nowhere",
         source="flashinfer autotuner.py:1268 @ fb28d72",
         example=(
             "2026-02-02 13:25:05,231 - WARNING - autotuner.py:256 - flashinfer.jit: [Autotuner]: Tactics "
             "blocklist file not found at /etc/x.json"
         ),
+        versions="FlashInfer >=0.6.15",
     ),
     Rule(
         id="fi.blocklist.loaded",
@@ -370,12 +379,13 @@ RULES: tuple[Rule, ...] = (
         engines=FI,
         pattern=r"\[Autotuner\] globaltimer kernel unavailable",
         literals=("autotuner]",),
-        meaning="confidential-compute timer missing; tactic choice may be poor (FI ≥0.6.16)",
+        meaning="confidential-compute timer missing; tactic choice may be poor",
         source="flashinfer autotuner.py:1330 @ fb28d72",
         example=(
             "2026-02-02 13:25:05,231 - WARNING - autotuner.py:256 - flashinfer.jit: [Autotuner] globaltimer "
             "kernel unavailable; falling back to cudaEvent timing."
         ),
+        versions="FlashInfer >=0.6.16",
     ),
     Rule(
         id="fi.occupancy",
@@ -384,12 +394,13 @@ RULES: tuple[Rule, ...] = (
         engines=FI,
         pattern=r"get_tactic_occupancy failed for tactic (?P<t>\d+)",
         literals=("get_tactic_occupancy failed",),
-        meaning="occupancy probe failed; tactic kept (FI ≥0.6.8)",
+        meaning="occupancy probe failed; tactic kept",
         source="flashinfer core.py:760 @ fb28d72",
         example=(
             "2026-02-02 13:25:05,231 - WARNING - autotuner.py:256 - flashinfer.jit: get_tactic_occupancy failed "
             "for tactic 3: err; including in autotuner"
         ),
+        versions="FlashInfer >=0.6.8",
     ),
     Rule(
         id="fi.v2.attach",

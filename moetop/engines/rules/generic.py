@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moetop.engines import fields as f
-from moetop.engines import fields_system as s
+from moetop.engines import fields_system as system
 from moetop.engines.rule import ANY, SGL_VLLM, Rule
 from moetop.model import EventKind as K
 from moetop.model import EventSeverity as S
@@ -123,7 +123,7 @@ RULES: tuple[Rule, ...] = (
             "[rank1]:[W826 11:09:24.887544309 CUDACachingAllocator.cpp:3933] memory allocation failed with OOM "
             "on device 1 while trying to allocate 419430400 bytes (free: 282394624, total: 33687928832)."
         ),
-        parse=s.alloc_oom,
+        parse=system.alloc_oom,
     ),
     Rule(
         id="g.oom",
@@ -159,7 +159,7 @@ RULES: tuple[Rule, ...] = (
             "operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=131072000, NumelOut=131072000, "
             "Timeout(ms)=600000) ran for 600081 milliseconds before timing out."
         ),
-        parse=s.nccl_watchdog,
+        parse=system.nccl_watchdog,
         needs="ran_ms",
         error_only=True,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moetop.engines import fields_system as s
+from moetop.engines import fields_system as system
 from moetop.engines.rule import ANY, Rule
 from moetop.model import EventKind as K
 from moetop.model import EventSeverity as S
@@ -21,7 +21,7 @@ RULES: tuple[Rule, ...] = (
             "[Wed Jun 24 15:44:42 2026] NVRM: Xid (PCI:0000:70:00): 31, pid=684430, name=python3, channel "
             "0x00000002, intr 00000000. MMU Fault"
         ),
-        parse=s.xid,
+        parse=system.xid,
     ),
     Rule(
         id="k.lost",
@@ -33,7 +33,7 @@ RULES: tuple[Rule, ...] = (
         meaning="the GPU fell off the bus",
         source="NVIDIA driver, dmesg",
         example="NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus.",
-        parse=s.pci_address,
+        parse=system.pci_address,
     ),
     Rule(
         id="k.handle",
@@ -62,7 +62,7 @@ RULES: tuple[Rule, ...] = (
         meaning="user library and loaded kernel module have different versions",
         source="NVIDIA driver, dmesg",
         example="NVRM: API mismatch: the client has the version 550.76, but",
-        parse=s.api_mismatch,
+        parse=system.api_mismatch,
         needs="kernel_module",
     ),
     Rule(
@@ -86,7 +86,7 @@ RULES: tuple[Rule, ...] = (
         meaning="the kernel reports an uncorrectable memory error",
         source="NVIDIA driver, dmesg",
         example="NVRM: GPU at 0000:06:00 has encountered an uncorrectable ECC error",
-        parse=s.pci_address,
+        parse=system.pci_address,
     ),
     Rule(
         id="k.oomkill",
@@ -118,7 +118,7 @@ RULES: tuple[Rule, ...] = (
             'nvidia-dcgm-exporter time="2024-04-08T10:37:52Z" level=warning msg="Skipping line 26 '
             "('DCGM_FI_PROF_GR_ENGINE_ACTIVE'): metric not enabled\""
         ),
-        parse=s.metric_gap,
+        parse=system.metric_gap,
     ),
     Rule(
         id="k.monitor",

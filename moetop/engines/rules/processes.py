@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moetop.engines import fields_system as s
+from moetop.engines import fields_system as system
 from moetop.engines.rule import ANY, VLLM_TRT, Rule
 from moetop.model import EventKind as K
 from moetop.model import EventSeverity as S
@@ -35,7 +35,7 @@ RULES: tuple[Rule, ...] = (
         meaning="the HTTP server listens (after start-up is complete)",
         source="uvicorn",
         example="INFO:     Uvicorn running on http://0.0.0.0:8355 (Press CTRL+C to quit)",
-        parse=s.listen_address,
+        parse=system.listen_address,
     ),
     Rule(
         id="g.sigterm",

@@ -48,12 +48,13 @@ RULES: tuple[Rule, ...] = (
         engines=SGL,
         pattern=r"Use (?P<backend>flashinfer_cutlass) as MoE runner backend on SM120 for modelopt_fp4",
         literals=("use flashinfer_cutlass as moe runner backend on sm120",),
-        meaning="auto → flashinfer_cutlass on SM120 for modelopt_fp4 (≥0.5.13)",
+        meaning="auto → flashinfer_cutlass on SM120 for modelopt_fp4",
         source="sglang 0.5.18 overrides.py:2513",
         example=(
             "[2026-06-28 13:58:47] Use flashinfer_cutlass as MoE runner backend on SM120 for modelopt_fp4 "
             "(trtllm-gen MoE kernels are SM100-only)"
         ),
+        versions="SGLang >=0.5.13",
     ),
     Rule(
         id="sgl.moe.backend",
@@ -91,7 +92,7 @@ RULES: tuple[Rule, ...] = (
             "[2026-06-28 13:36:54 TP0] Running FlashInfer autotune with cache: "
             "/root/.cache/sglang/flashinfer/autotune/0.6.12/sm120/88ed2caa135f6803/rank_tp0_pp0_dp0.json"
         ),
-        versions=">=0.5.12",
+        versions="SGLang >=0.5.12",
         parse=f.cache_path,
     ),
     Rule(
@@ -111,7 +112,7 @@ RULES: tuple[Rule, ...] = (
             "SGLANG_FLASHINFER_AUTOTUNE_CACHE=0); writing fresh result to: "
             "/root/.cache/sglang/flashinfer/autotune/0.6.17/sm120/88ed/runs/rank_tp0_pp0_dp0.20260820_101010.json"
         ),
-        versions=">=0.5.13",
+        versions="SGLang >=0.5.13",
         parse=f.cache_path,
     ),
     Rule(
@@ -137,7 +138,7 @@ RULES: tuple[Rule, ...] = (
         example=(
             "[2026-06-28 13:36:54 TP0] FlashInfer autotune: extra EXTEND pass at 16384 tokens (16384 seqs x 1 tokens)."
         ),
-        versions=">=0.5.18",
+        versions="SGLang >=0.5.18",
     ),
     Rule(
         id="sgl.tune.extend.oom",
@@ -152,7 +153,7 @@ RULES: tuple[Rule, ...] = (
             "[2026-06-28 13:36:54 TP0] FlashInfer extend autotune skipped: not enough free memory for a "
             "16384-token dummy forward."
         ),
-        versions=">=0.5.18",
+        versions="SGLang >=0.5.18",
     ),
     Rule(
         id="sgl.tune.diverge",
@@ -229,14 +230,13 @@ RULES: tuple[Rule, ...] = (
             "down moe config file not found at",
             "using moe kernel config with down_moe=false",
         ),
-        meaning=(
-            'no *_down.json; up-proj config reused (≥0.5.18; older text: "Using MoE kernel config with down_moe=False")'
-        ),
+        meaning="no *_down.json; up-proj config reused",
         source="sglang 0.5.18 fused_moe_triton_config.py:157",
         example=(
             "[2026-06-28 13:36:54 TP0] Down MoE config file not found at /a/E=8,N=1_down.json; reusing the tuned "
             "up-projection config without TMA. Performance might be sub-optimal."
         ),
+        versions='SGLang >=0.5.18; older text: "Using MoE kernel config with down_moe=False"',
         parse=f.missing_config,
         needs="path",
     ),

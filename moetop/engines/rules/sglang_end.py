@@ -233,12 +233,13 @@ RULES: tuple[Rule, ...] = (
             r"(?P<exit_code>-?\d+)"
         ),
         literals=("crashed with exit code",),
-        meaning="subprocess crashed (≥0.5.10)",
+        meaning="subprocess crashed",
         source="sglang 0.5.18 watchdog.py:219",
         example=(
             "[2026-06-28 14:00:00] Subprocess scheduler_0 (pid=1234) crashed with exit code -9. Triggering "
             "SIGQUIT for cleanup..."
         ),
+        versions="SGLang >=0.5.10",
     ),
     Rule(
         id="sgl.dead",

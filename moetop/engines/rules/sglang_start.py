@@ -84,15 +84,13 @@ RULES: tuple[Rule, ...] = (
         engines=SGL,
         pattern=r"Capture (?P<what>[\w \-]{0,60}?)(?:cuda|CUDA) graph begin\.",
         literals=("cuda graph begin.",),
-        meaning=(
-            'graph capture start (≤0.5.13 "Capture cuda graph begin. This can take up to several minutes."; '
-            '≥0.5.14 "Capture target decode CUDA graph begin.")'
-        ),
+        meaning="graph capture start",
         source="sglang 0.5.18 cuda_graph_setup.py:458",
         example=(
             "[2026-06-28 13:36:54 TP0] Capture target decode CUDA graph begin. backend=full, "
             "num_tokens_per_req=1, bs=[1, 2, 4, 8], avail mem=12.10 GB"
         ),
+        versions='SGLang <=0.5.13 "Capture cuda graph begin."; >=0.5.14 "Capture target decode CUDA graph begin."',
     ),
     Rule(
         id="sgl.graph.end",

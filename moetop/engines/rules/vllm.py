@@ -18,12 +18,10 @@ RULES: tuple[Rule, ...] = (
             "vllm server version",
             "vllm api server version",
         ),
-        meaning=(
-            'version banner (≥2026-01: "vLLM server version X, serving model Y" or ASCII logo; ≤0.10: "vLLM API '
-            'server version X")'
-        ),
+        meaning="version banner",
         source="vllm 0.10 api_server.py:1755",
         example="(APIServer pid=1) INFO 07-24 10:00:00 [api_server.py:1755] vLLM API server version 0.10.0",
+        versions='vLLM >=2026-01 "vLLM server version X, serving model Y"; <=0.10 "vLLM API server version X"',
     ),
     Rule(
         id="vl.engine",
@@ -213,12 +211,13 @@ RULES: tuple[Rule, ...] = (
         engines=VLLM,
         pattern=r"Using FlashInfer autotune cache file: (?P<path>\S.{0,1000}?)\s{0,20}$",
         literals=("using flashinfer autotune cache file: ",),
-        meaning="cache path (≥2026-05-18)",
+        meaning="cache path",
         source="vllm kernel_warmup.py:260 @ 017e9f4",
         example=(
             "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [kernel_warmup.py:259] Using FlashInfer autotune cache "
             "file: /root/.cache/vllm/flashinfer_autotune_cache/0.6.16.post3/120f/ab/autotune_configs.json"
         ),
+        versions="vLLM >=2026-05-18",
         parse=f.cache_path,
     ),
     Rule(

@@ -158,8 +158,9 @@ RULES: tuple[Rule, ...] = (
             r"(?P<what>.{0,200})"
         ),
         literals=("[shutdown] ",),
-        meaning="SIGTERM/SIGINT accepted (≥2026-06-04 wording)",
+        meaning="SIGTERM/SIGINT accepted",
         source="vllm launcher.py:114 @ 017e9f4",
         example="(APIServer pid=1) INFO 08-17 10:00:00 [launcher.py:114] [shutdown] API server: shutdown triggered",
+        versions="vLLM >=2026-06-04 wording",
     ),
 )

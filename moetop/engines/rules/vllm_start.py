@@ -28,12 +28,13 @@ RULES: tuple[Rule, ...] = (
         engines=VLLM,
         pattern=r"Using (?P<backend>\w{1,80}) attention backend out of potential backends",
         literals=("attention backend out of potential backends",),
-        meaning="attention backend (≥2025-11-25)",
+        meaning="attention backend",
         source="vllm cuda.py:487 @ 017e9f4",
         example=(
             "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [cuda.py:486] Using FLASHINFER attention backend out "
             "of potential backends: ['FLASHINFER', 'FLASH_ATTN']."
         ),
+        versions="vLLM >=2025-11-25",
     ),
     Rule(
         id="vl.eager",
@@ -62,12 +63,13 @@ RULES: tuple[Rule, ...] = (
             r"'(?P<group>[^']{1,80})'"
         ),
         literals=("all-reduce backends (in dispatch order)",),
-        meaning="AR backends in dispatch order (≥2026-05-20)",
+        meaning="AR backends in dispatch order",
         source="vllm cuda_communicator.py:267 @ 017e9f4",
         example=(
             "(EngineCore_DP0 pid=214) INFO 08-17 10:00:00 [cuda_communicator.py:266] Using ['PYNCCL'] all-reduce "
             "backends (in dispatch order) for group 'tp:0' out of potential backends: ['CUSTOM', 'PYNCCL']."
         ),
+        versions="vLLM >=2026-05-20",
     ),
     Rule(
         id="vl.fiar",
@@ -321,11 +323,12 @@ RULES: tuple[Rule, ...] = (
             "starting vllm server",
             "starting vllm api server",
         ),
-        meaning='HTTP bind (≥2026-03; ≤0.10 "Starting vLLM API server N on URL")',
+        meaning="HTTP bind",
         source="vllm api_server.py:548 @ 017e9f4",
         example=(
             "(APIServer pid=1) INFO 08-17 10:02:00 [api_server.py:548] Starting vLLM server on http://0.0.0.0:8000"
         ),
+        versions='vLLM >=2026-03; <=0.10 "Starting vLLM API server N on URL"',
     ),
     Rule(
         id="vl.ready",
