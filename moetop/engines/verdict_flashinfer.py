@@ -119,16 +119,34 @@ def _judge_files(case: Case) -> Tuning | None:
         evidence.append("several configurations have caches there, and which one this server reads is not known")
         return Tuning(verdict=Verdict.UNKNOWN, evidence=tuple(evidence))
     fallback = [file for file in fresh if file.facts.get("fallback_only")]
-    if missing or stale or fallback:
+    short = _short_of_prefill(case, fresh)
+    if missing or stale or fallback or short:
         evidence += [f"{file.path} is missing: that rank tunes anew" for file in missing[:MAX_NAMED]]
         evidence += [f"{file.path} is ignored: {file.stale}" for file in stale[:MAX_NAMED]]
         evidence += [
             f"{file.path}: {file.facts['fallback_only']} entries hold only the default tactic" for file in fallback[:1]
         ]
-        return Tuning(verdict=Verdict.PARTLY_TUNED, evidence=tuple(evidence), remedy=_retry(case))
+        remedy = _retry(case) if missing or stale or fallback else ()
+        extend = (remedies.EXTEND_SGLANG,) if short and case.engine is Engine.SGLANG else ()
+        return Tuning(verdict=Verdict.PARTLY_TUNED, evidence=(*evidence, *short), remedy=(*remedy, *extend))
     if case.tuning.entered or case.ready:
         return Tuning(verdict=Verdict.TUNED, evidence=tuple(evidence))
     return None
+
+
+def _short_of_prefill(case: Case, files: list[TuningFile]) -> tuple[str, ...]:
+    """Prefill chunks above the largest tuned size run on the default tactic."""
+    sizes = [case.args.get(name) for name in ("chunked_prefill_size", "max_num_batched_tokens")]
+    chunk = next((size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0), None)
+    tuned = 0
+    for file in files:
+        ops = file.facts.get("ops")
+        for op, held in ops.items() if isinstance(ops, dict) else ():
+            buckets = held.get("buckets") if isinstance(held, dict) and _is_moe(str(op)) else None
+            tuned = max([tuned, *(size for size in buckets or () if isinstance(size, int))])
+    if chunk is None or not 0 < tuned < chunk:
+        return ()
+    return (f"tuned sizes end at {tuned} tokens; prefill chunks of up to {chunk} use the default tactic above that",)
 
 
 def _of_this_run(case: Case, caches: tuple[TuningFile, ...]) -> tuple[TuningFile, ...]:

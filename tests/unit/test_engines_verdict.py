@@ -291,7 +291,7 @@ def cache(rank: int, exists: bool = True, stale: str | None = None, **facts: Any
         role="flashinfer_cache",
         exists=exists,
         stale=stale,
-        facts={"group": "88ed", "entries": 40, "ops": ops, **facts} if exists else {"group": "88ed"},
+        facts={"group": "88ed", "entries": 40, "ops": ops} | facts if exists else {"group": "88ed"},
     )
 
 
@@ -305,6 +305,16 @@ def test_a_missing_or_rejected_ranks_cache_is_partly_tuned() -> None:
     assert "rank_tp1" in said(missing)
     stale = sglang("0.5.14", files=(cache(0), cache(1, stale="made on NVIDIA B200, this host has another")))
     assert stale.verdict is Verdict.PARTLY_TUNED
+
+
+@pytest.mark.parametrize(
+    ("chunk", "verdict"), [(512, Verdict.TUNED), (8192, Verdict.PARTLY_TUNED), (-1, Verdict.TUNED)]
+)
+def test_prefill_chunks_above_the_tuned_sizes_are_partly_tuned(chunk: int, verdict: Verdict) -> None:
+    ops = {"trtllm::fused_moe::gemm1": {"entries": 20, "buckets": [1, 2, 512]}}
+    tuning = sglang("0.5.14", args(chunked_prefill_size=chunk), READY, files=(cache(0, ops=ops),))
+    assert tuning.verdict is verdict
+    assert ("512 tokens" in said(tuning)) is (verdict is Verdict.PARTLY_TUNED)
 
 
 def test_a_cache_of_default_tactics_is_not_tuned() -> None:

@@ -263,7 +263,7 @@ RULES: tuple[Rule, ...] = (
         engines=SGL,
         pattern=r"Prefill batch(?:\.|(?: \[\d+\])?,) (?=#new-seq: \d)",
         literals=("prefill batch",),
-        meaning="one per prefill batch; field order varies (§2.6)",
+        meaning="one per prefill batch; the order of its fields varies",
         source="sglang 0.5.18 metrics_reporter.py:579",
         example=(
             "[2026-06-28 13:36:54 TP0] Prefill batch, #new-seq: 1, #new-token: 512, #cached-token: 0, token "
