@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from moetop import __version__
+from moetop.diagnose.fleet import compare_hosts
 from moetop.diagnose.headline import fleet_headline
 from moetop.diagnose.host import HostEvidence
 from moetop.history import GpuHistory, ServerHistory
@@ -29,6 +30,9 @@ from moetop.model import (
 
 RECENT_EVENTS = 2000
 """New log events kept per host for marks on the charts (judgement: an hour of a noisy start)."""
+
+FEWEST_TO_COMPARE = 3
+"""A host that differs from its peers needs two that agree."""
 
 
 class _Host:
@@ -77,6 +81,8 @@ class Watch:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._hosts: dict[str, _Host] = {}
+        self._compared: dict[str, HostReport] = {}
+        self._compared_at = float("-inf")
 
     # ── in: called by supervisors ────────────────────────────────────────────────────────────────
 
@@ -146,7 +152,21 @@ class Watch:
             return self._hosts[host].link
 
     def report(self, host: str) -> HostReport:
-        """The host's present report; made anew only when something came in or a second passed."""
+        """The host's present report, compared with its equals once a second."""
+        with self._lock:
+            if len(self._hosts) < FEWEST_TO_COMPARE:
+                return self._own_report(host)
+            if host not in self._compared or self._clock() - self._compared_at >= 1.0:
+                self._compare()
+            return self._compared[host]
+
+    def _compare(self) -> None:
+        reports = compare_hosts([self._own_report(name) for name in self._hosts])
+        self._compared = {report.name: report for report in reports}
+        self._compared_at = self._clock()
+
+    def _own_report(self, host: str) -> HostReport:
+        """What the host's own evidence gives; made anew only when something came in or a second passed."""
         with self._lock:
             entry = self._hosts[host]
             now = self._clock()
@@ -214,7 +234,8 @@ class Watch:
     def snapshot(self, taken_at: float | None) -> Snapshot:
         """The whole fleet as `--snapshot` writes it. `taken_at` is epoch seconds."""
         with self._lock:
-            reports = tuple(self.report(name) for name in self._hosts)
+            self._compare()
+            reports = tuple(self._compared.values())
         return Snapshot(
             moetop=__version__,
             taken_at=taken_at,

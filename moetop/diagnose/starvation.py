@@ -62,7 +62,7 @@ def _worded(view: HostView, starved: list[GpuView], of: int, server: ServerRepor
             f"{words.span(f.power_pct for f in figures)} of the power limit"
         )
         compared = "a tuned MoE kernel on an H200 reads tensor 57 % with DRAM 69 %, or DRAM 92 % at small batch"
-        summary = f"{share} measured starved: SMs busy, tensor pipe and memory idle"
+        summary = f"{share} measured starved: SMs busy, tensor pipe and memory far from busy"
         unknown: tuple[str, ...] = ()
     else:
         seen = (
