@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,6 +90,11 @@ class HostTarget:
             raise UsageError(f"{self.port} is not a port number", "ports are 1 to 65535")
         if not self.name:
             object.__setattr__(self, "name", self.address)
+
+    @property
+    def config_file(self) -> str | None:
+        """The ssh_config to read instead of the usual ones, as `ssh -F`; MOETOP_SSH_CONFIG names one for all."""
+        return self.ssh_config_file or os.environ.get("MOETOP_SSH_CONFIG") or None
 
     @property
     def label(self) -> str:

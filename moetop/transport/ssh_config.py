@@ -98,8 +98,8 @@ def hop_target(target: HostTarget, hop: str) -> HostTarget:
 def ssh_arguments(target: HostTarget) -> list[str]:
     """The options of `ssh` that say what the target says."""
     arguments = []
-    if target.ssh_config_file is not None:
-        arguments += ["-F", target.ssh_config_file]
+    if target.config_file is not None:
+        arguments += ["-F", target.config_file]
     if target.port is not None:
         arguments += ["-p", str(target.port)]
     if target.user is not None:
@@ -133,7 +133,7 @@ def _read_config(target: HostTarget) -> dict[str, list[str]]:
     """The fallback without ssh: paramiko's reader, which knows no Include and few Match words."""
     import paramiko
 
-    path = Path(target.ssh_config_file or "~/.ssh/config").expanduser()
+    path = Path(target.config_file or "~/.ssh/config").expanduser()
     config = paramiko.SSHConfig()
     try:
         if path.is_file():

@@ -112,6 +112,7 @@ class Sshd:
             [SSHD, "-D", "-f", str(config), "-E", str(self.log)], stdin=subprocess.DEVNULL, start_new_session=True
         )
         until(self.answers)
+        until(lambda: not self.session_pids())
         return self
 
     def answers(self) -> bool:
