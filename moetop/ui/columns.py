@@ -52,36 +52,41 @@ STATE = "state"
 COLUMNS: tuple[Column, ...] = (
     Column(
         "util_bar", "", 10,
-        lambda g: _raw(g.util_gpu_pct), lambda t: ("", ""), align="left", drop=4, bar="series_util",
+        lambda g: _raw(g.util_gpu_pct), lambda t: ("", ""), align="left", drop=6, bar="series_util",
     ),
     Column("util", "UTIL", 4, lambda g: _plain(fmt.number(g.util_gpu_pct)),
-           lambda t: _plain(fmt.number(t.util_gpu_pct)), drop=10),
+           lambda t: _plain(fmt.number(t.util_gpu_pct)), drop=12),
     Column(
         "power_bar", "POWER", 10,
-        lambda g: _raw(fmt.power_pct(g)), lambda t: ("", ""), align="left", drop=3, bar="series_power",
+        lambda g: _raw(fmt.power_pct(g)), lambda t: ("", ""), align="left", drop=5, bar="series_power",
     ),
     Column(
         "power", "W / LIMIT", 11,
         lambda g: _plain(fmt.pair(g.power_w, g.power_limit_w)),
-        lambda t: _plain(fmt.big_pair(t.power_w, t.power_limit_w)), drop=8,
+        lambda t: _plain(fmt.big_pair(t.power_w, t.power_limit_w)), drop=10,
     ),
-    Column("limit", "", 3, _limit_cell, lambda t: ("", ""), align="left", drop=5),
+    Column("limit", "", 3, _limit_cell, lambda t: ("", ""), align="left", drop=7),
     Column("power_pct", "PWR%", 4, lambda g: _plain(fmt.number(fmt.power_pct(g))),
            lambda t: _plain(fmt.number(t.power_pct))),
     Column("tensor", "TENSOR", 6, lambda g: _plain(fmt.number(g.gpm.tensor_pct if g.gpm else None)),
-           lambda t: _plain(fmt.number(t.tensor_pct)), drop=9),
+           lambda t: _plain(fmt.number(t.tensor_pct)), drop=11),
     Column("dram", "DRAM", 4, lambda g: _plain(fmt.number(g.gpm.dram_pct if g.gpm else None)),
-           lambda t: _plain(fmt.number(t.dram_pct)), drop=1),
+           lambda t: _plain(fmt.number(t.dram_pct)), drop=3),
     Column("clock", "SM MHz", 6, lambda g: _plain(fmt.number(g.sm_clock_mhz)),
-           lambda t: _plain(fmt.number(t.sm_clock_mhz)), drop=2),
-    Column("temp", "°C", 3, lambda g: _plain(fmt.number(g.temp_c)), lambda t: _plain(fmt.number(t.temp_c)), drop=7),
+           lambda t: _plain(fmt.number(t.sm_clock_mhz)), drop=4),
+    Column("sm_active", "SM ACT", 6, lambda g: _plain(fmt.number(g.gpm.sm_active_pct if g.gpm else None)),
+           lambda t: _plain(fmt.number(t.sm_active_pct)), drop=2),
+    Column("util_mem", "MEM UTIL", 8, lambda g: _plain(fmt.number(g.util_mem_pct)),
+           lambda t: _plain(fmt.number(t.util_mem_pct)), drop=1),
+    Column("temp", "°C", 3, lambda g: _plain(fmt.number(g.temp_c)), lambda t: _plain(fmt.number(t.temp_c)), drop=9),
     Column(
         "memory", "MEM GiB", 11,
         lambda g: _plain(fmt.of(fmt.gib(g.memory_used_mib), fmt.gib(g.memory_total_mib))),
-        lambda t: _plain(fmt.of(fmt.gib(t.memory_used_mib), fmt.gib(t.memory_total_mib))), drop=6,
+        lambda t: _plain(fmt.of(fmt.gib(t.memory_used_mib), fmt.gib(t.memory_total_mib))), drop=8,
     ),
 )  # fmt: skip
-"""After the name and the state, from left to right."""
+"""After the name and the state, from left to right. `drop` makes them give way in this order: what only wide
+terminals have, DRAM, clock, bars, limit, memory, temperature, power, tensor, utilization."""
 
 STATE_WIDTH = 16
 NAME_MIN = 14

@@ -50,6 +50,8 @@ DEEDS: tuple[Deed, ...] = (
     Deed("filter", ("slash",), "table", "Filter rows", "filter rows: state:starved host:a* !model:*glm*",
          (FLEET,), "filter", 8),
     Deed("search", ("slash",), "log", "Search", "search the log; n and N go on", (LOG,), "search", 8),
+    Deed("log_filter", ("ampersand",), "log", "Filter lines",
+         "only lines with: kind:ready severity:warn rank:TP3 words", (LOG,)),
     Deed("pause", ("space",), "view", "Pause or resume", "freeze the screen; what comes in meanwhile is kept",
          LOOKING, "pause", 9),
     Deed("next_event", ("e",), "log", "Next event", "next event of the log", (FLEET, LOG), "event", 10),
@@ -109,7 +111,8 @@ MOVES: tuple[tuple[str, str], ...] = (
 """Keys and mouse that are no deeds."""
 
 KEY_FACES: dict[str, str] = {
-    "question_mark": "?", "slash": "/", "escape": "esc", "enter": "⏎", "minus": "-", "plus": "+", "equals_sign": "=",
+    "question_mark": "?", "ampersand": "&",
+    "slash": "/", "escape": "esc", "enter": "⏎", "minus": "-", "plus": "+", "equals_sign": "=",
     "underscore": "_", "left_square_bracket": "[", "right_square_bracket": "]", "less_than_sign": "<",
     "greater_than_sign": ">", "left": "←", "right": "→", "colon": ":", "f1": "F1",
 }  # fmt: skip
@@ -160,7 +163,65 @@ def markdown(screens: Iterable[tuple[str, str]] | None = None) -> str:
         for item in deeds_of(screen):
             keys = " ".join(f"`{face(key)}`" for key in item.keys if face(key))
             lines.append(f"| {keys}{' †' if item.acts else ''} | {item.help} | {item.area}: {item.title} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *_small_terminals(), *_filters()]) + "\n"
+
+
+def _small_terminals() -> list[str]:
+    """Which columns and panes give way, from the table of columns."""
+    from moetop.ui.columns import COLUMNS, fit_columns
+
+    order = sorted((column for column in COLUMNS if column.drop is not None), key=lambda column: column.drop or 0)
+    names = [COLUMN_NAMES.get(column.key, column.title) for column in order]
+    needs = {width: len(fit_columns(width).dropped) for width in (80, 120, 150)}
+    return [
+        "## What gives way in a small terminal",
+        "",
+        "Columns of the fleet leave in this order as the terminal gets narrower, and come back when it widens:",
+        "",
+        *(f"{number}. {name}" for number, name in enumerate(names, 1)),
+        "",
+        f"At 150 columns all are there, at 120 the first {needs[120]} are gone, at 80 the first {needs[80]}. Host, state",
+        "and power in percent of the limit never leave. Below 30 lines the rules between the parts and all answers but",
+        "the first go, below 32 lines the charts; the map needs 100 columns. The answer line and the newest event never",
+        "go. Rows that do not fit are counted beside the title (`▲3 ▼12 more`). Below 40x10 moetop only says how much",
+        "it needs.",
+        "",
+    ]
+
+
+def _filters() -> list[str]:
+    """The two filter languages."""
+    from moetop.ui.rows import FILTER_KEYS
+
+    return [
+        "## Filters",
+        "",
+        "Rows (`/` on the fleet): words that must all hold. `!` before a word: must not. `*` stands for anything.",
+        "",
+        "| word | looks at |",
+        "|---|---|",
+        *(f"| `{key}:` | {text} |" for key, text in FILTER_KEYS.items()),
+        "| no key | all of these |",
+        "",
+        "Lines (`&` in the log): `kind:ready`, `severity:warn`, `rank:TP3`, `engine:sglang`, other words as text, `!word`.",
+    ]
+
+
+COLUMN_NAMES: dict[str, str] = {
+    "util_bar": "bar of utilization",
+    "power_bar": "bar of power",
+    "limit": "what holds the GPU back",
+    "power": "power / limit in watts",
+    "memory": "memory",
+    "temp": "temperature",
+    "tensor": "tensor activity",
+    "dram": "DRAM activity",
+    "clock": "SM clock",
+    "util": "utilization",
+    "sm_active": "SM activity",
+    "util_mem": "memory utilization",
+}
+"""Columns by name in the documentation."""
 
 
 SCREEN_TITLES: dict[str, str] = {

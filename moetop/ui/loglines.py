@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from moetop.model import EventKind, EventSeverity, LogLine
 from moetop.ui import fmt
+from moetop.ui.words import EVENT_WORDS
 
 LEVELS = ("all", "no noise", "events")
 """What is shown: every line; all but counted noise; lines with an event only."""
@@ -16,6 +18,9 @@ _NOISE = frozenset({EventSeverity.NOISE})
 _COUNTED = frozenset({EventSeverity.NOISE, EventSeverity.METRIC})
 NOISE_KINDS = frozenset({EventKind.HTTP_ACCESS, EventKind.NOTE})
 
+
+SEARCHED = 20000
+"""Characters of a line that a search looks at, so that a hostile line cannot hold the screen."""
 
 MARK = -1
 """`LogLine.elided` of a mark that a person dropped between the lines."""
@@ -39,12 +44,58 @@ def line_clock(line: LogLine) -> str:
     return fmt.clock_time(line.t) if line.t is not None else " " * 8
 
 
+LINE_KEYS = ("kind", "severity", "rank", "engine")
+"""Words before the colon in a line filter; a bare word is looked for in the line."""
+
+_RANK = re.compile(r"\b(?:(?:TP|DP|PP|EP|ATTN_TP)[ _-]?\d+|[Rr][Aa][Nn][Kk] ?\d+)\b")
+
+
+@dataclass(frozen=True)
+class LineFilter:
+    """Terms that must all hold; each is a key (None: the text), a lower-case word, and whether it is negated."""
+
+    terms: tuple[tuple[str | None, str, bool], ...]
+
+    def matches(self, line: LogLine, engine: str) -> bool:
+        """Whether a line passes; `engine` is the log's."""
+        return all(self._holds(key, word, line, engine) != negated for key, word, negated in self.terms)
+
+    def _holds(self, key: str | None, word: str, line: LogLine, engine: str) -> bool:
+        head = line.text[:SEARCHED]
+        if key is None:
+            return word in head.lower()
+        if key == "kind":
+            return line.kind is not None and (word in line.kind.value or word in EVENT_WORDS[line.kind].lower())
+        if key == "severity":
+            return line.severity is not None and line.severity.value.startswith(word)
+        if key == "engine":
+            return word in engine.lower()
+        return any(word == rank.replace(" ", "").lower() for rank in _RANK.findall(head[:200]))
+
+
+def parse_line_filter(text: str) -> LineFilter | None:
+    """Read `kind:ready severity:warn rank:TP3 !word`; None for an empty one. Other colons are text."""
+    terms: list[tuple[str | None, str, bool]] = []
+    for raw in text.lower().split():
+        negated = raw.startswith("!") and len(raw) > 1
+        word = raw[1:] if negated else raw
+        key, colon, rest = word.partition(":")
+        known = bool(colon) and key in LINE_KEYS
+        if known and not rest:
+            continue
+        terms.append((key, rest, negated) if known else (None, word, negated))
+    return LineFilter(tuple(terms)) if terms else None
+
+
 class LogLines:
     """Lines of one log under a level, a kind and a search, with a cursor that knows its line."""
 
     def __init__(self, level: str = "no noise") -> None:
         self.level = level
         self.kind: EventKind | None = None
+        self.filter: LineFilter | None = None
+        self.filter_text = ""
+        self.engine = ""
         self.pattern: re.Pattern[str] | None = None
         self.follow = True
         self.new = 0
@@ -59,6 +110,8 @@ class LogLines:
 
     def _passes(self, line: LogLine) -> bool:
         if self.until is not None and line.t is not None and line.t > self.until:
+            return False
+        if self.filter is not None and not self.filter.matches(line, self.engine):
             return False
         if self.kind is not None:
             return line.kind is self.kind
@@ -168,6 +221,12 @@ class LogLines:
         """Put the cursor on the line numbered `n`, or the next one shown."""
         self.go(bisect_left(self.shown, n, key=lambda line: line.n))
 
+    def set_filter(self, text: str, tail: Sequence[LogLine]) -> None:
+        """Show only lines that pass."""
+        self.filter_text = text.strip()
+        self.filter = parse_line_filter(text)
+        self.rebuild(tail)
+
     def next_event(self, step: int) -> bool:
         """To the next (1) or previous (-1) event; False where there is none."""
         return self._seek(step, is_event)
@@ -197,7 +256,3 @@ class LogLines:
                 return True
             at += step
         return False
-
-
-SEARCHED = 20000
-"""Characters of a line that a search looks at, so that a hostile line cannot hold the screen."""

@@ -156,6 +156,8 @@ class Totals:
     tensor_pct: float | None
     dram_pct: float | None
     sm_clock_mhz: float | None
+    sm_active_pct: float | None
+    util_mem_pct: float | None
     temp_c: float | None
     memory_used_mib: float | None
     memory_total_mib: float | None
@@ -185,6 +187,8 @@ def totals(gpus: Iterable[GpuReport]) -> Totals:
         tensor_pct=_mean(gpu.gpm.tensor_pct if gpu.gpm else None for gpu in alive),
         dram_pct=_mean(gpu.gpm.dram_pct if gpu.gpm else None for gpu in alive),
         sm_clock_mhz=_mean(gpu.sm_clock_mhz for gpu in alive),
+        sm_active_pct=_mean(gpu.gpm.sm_active_pct if gpu.gpm else None for gpu in alive),
+        util_mem_pct=_mean(gpu.util_mem_pct for gpu in alive),
         temp_c=max(temps) if temps else None,
         memory_used_mib=_sum(gpu.memory_used_mib for gpu in alive),
         memory_total_mib=_sum(gpu.memory_total_mib for gpu in alive),

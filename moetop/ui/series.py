@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from moetop.history import GpuHistory
+from moetop.history import GpuHistory, History
 from moetop.model import LogEvent
 from moetop.ui import fmt
 from moetop.ui.charts import Mark, Point, Series, TimeAxis, dots
@@ -58,7 +58,7 @@ def window_of(host: HostView, range_s: float, cursor_t: float | None) -> Window 
     return Window(end - range_s, end, live=False, cursor=cursor_t)
 
 
-def _values(histories: Sequence[GpuHistory], name: str, window: Window, count: int) -> list[float | None]:
+def _values(histories: Sequence[History], name: str, window: Window, count: int) -> list[float | None]:
     """The series of one GPU, or the mean over several where any says something."""
     columns = [history.resample(name, window.start, window.end, count) for history in histories]
     if len(columns) == 1:
@@ -99,7 +99,7 @@ def percent_series(histories: Sequence[GpuHistory], window: Window, width: int) 
 
 
 def value_series(
-    histories: Sequence[GpuHistory], window: Window, width: int, specs: Sequence[tuple[str, str, str, bool]]
+    histories: Sequence[History], window: Window, width: int, specs: Sequence[tuple[str, str, str, bool]]
 ) -> tuple[list[Series], float]:
     """Series of absolute values on one scale; label, role, field, whether it is a level line. And the scale's top."""
     count = dots(width)

@@ -80,4 +80,6 @@ async def _picture(snapshot: Snapshot, columns: int, lines: int, theme: str | No
     async with app.run_test(size=(columns, lines)) as pilot:
         app.gather_now()
         await pilot.pause()
+        app.show_top()  # once more now that every widget has its size
+        await pilot.pause()
         return app.export_screenshot(title="moetop")

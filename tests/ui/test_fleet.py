@@ -35,13 +35,14 @@ async def test_columns_give_way_in_the_documented_order() -> None:
 
     order = [column.title or column.key for column in sorted(COLUMNS, key=lambda c: c.drop or 99) if column.drop]
     dropped: tuple[str, ...] = ()
-    for width in range(140, 39, -1):
+    for width in range(160, 39, -1):
         layout = fit_columns(width)
         assert layout.dropped == tuple(order[: len(layout.dropped)])
         assert len(layout.dropped) >= len(dropped)
         dropped = layout.dropped
         assert "power_pct" in [column.key for column in layout.columns]
-    assert not fit_columns(120).dropped
+    assert not fit_columns(150).dropped
+    assert fit_columns(120).dropped == ("MEM UTIL", "SM ACT")
 
 
 async def test_sixteen_gpus_have_a_row_each_at_80x24() -> None:

@@ -451,3 +451,24 @@ async def test_number_keys_set_the_time_range(key: str, words: str) -> None:
     async with opened(fleet_without_lost()) as screen:
         await screen.press(key)
         assert f"last {words}" in screen.text()
+
+
+async def test_lines_are_filtered_by_kind_rank_and_words() -> None:
+    feed = fleet_without_lost()
+    feed.tails["glm5-sm120"]["sglang"] = [
+        LogLine(
+            n=n,
+            text=f"[2027-01-15 08:00:00 TP{n % 8}] step {n}",
+            kind=EventKind.KV_CACHE if n % 2 else None,
+            severity=EventSeverity.INFO if n % 2 else None,
+        )
+        for n in range(64)
+    ]
+    async with opened(feed) as screen:
+        view = screen.app.get_screen(keys.LOG)
+        await screen.press("l", "ampersand", *"rank:tp3 kind:kv !59", "enter")
+        shown = [line.n for line in view.query_one("LogView").log_lines.shown]
+        assert shown == [3, 11, 19, 27, 35, 43, 51]
+        assert "only: rank:tp3 kind:kv !59" in screen.text()
+        await screen.press("escape")
+        assert len(view.query_one("LogView").log_lines.shown) == 64

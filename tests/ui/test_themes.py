@@ -148,3 +148,12 @@ async def test_without_utf8_everything_is_ascii() -> None:
             assert screen.text().isascii()
         await screen.press("escape")
         assert "! starved?" in screen.text() and "X lost" in screen.text()
+
+
+def test_the_documentation_lists_every_role_and_the_example_is_a_theme() -> None:
+    top = Path(__file__).resolve().parents[2]
+    page = (top / "docs" / "themes.md").read_text("utf-8")
+    assert all(f"| `{role}` | {text} |" in page for role, text in ROLES.items())
+    example = top / "examples" / "themes" / "solarized.yaml"
+    theme = read_theme(example.read_text("utf-8"), example.name, THEMES)
+    assert contrast(theme.colors["quiet"], theme.colors["background"]) >= 4.5

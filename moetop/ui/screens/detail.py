@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from moetop.history import GpuHistory
+from moetop.history import GpuHistory, ServerHistory
 from moetop.model import Finding, GpuReport
 from moetop.ui import fmt, keys, pages
 from moetop.ui.attention import RETUNE_HELPS
@@ -34,6 +34,7 @@ class DetailScreen(MoeScreen):
         with Horizontal(id="charts"):
             yield Plot(self._draw_percent, id="percent")
             yield Plot(self._draw_watts, id="watts")
+            yield Plot(self._draw_tokens, id="tokens")
             yield Plot(self._draw_clocks, id="clocks")
         yield TextPage(id="page")
 
@@ -70,8 +71,10 @@ class DetailScreen(MoeScreen):
         charts = self.query_one("#charts")
         charts.display = height >= 20 and self._window() is not None
         charts.styles.height = max(7, min(16, height // 3))
+        tokens = bool(self._token_histories())
         self.query_one("#watts").display = width >= WIDE_COLUMNS
-        self.query_one("#clocks").display = width >= WIDER_COLUMNS
+        self.query_one("#tokens").display = width >= WIDER_COLUMNS and tokens
+        self.query_one("#clocks").display = width >= WIDER_COLUMNS and not tokens
         for plot in self.query(Plot):
             if plot.display and charts.display:
                 plot.redraw()
@@ -135,6 +138,20 @@ class DetailScreen(MoeScreen):
             (("limit", "series_limit", "power_limit_w", True), ("power", "series_power", "power_w", False)),
         )
         return self._titled("power, W", time_chart(width, height - 1, series, window.axis(), top))
+
+    def _token_histories(self) -> list[ServerHistory]:
+        """Histories of the host's servers that give numbers."""
+        host, feed = self.host(), self.moetop.feed
+        found = [feed.server_history(host.name, server.name) for server in host.report.servers] if host else []
+        return [history for history in found if history is not None and len(history) > 1]
+
+    def _draw_tokens(self, width: int, height: int) -> list[Line]:
+        found = self._window()
+        if found is None:
+            return []
+        specs = (("tok/s", "series_tokens", "generation_tokens_s", False),)
+        series, top = value_series(self._token_histories(), found[0], width, specs)
+        return self._titled("tokens a second", time_chart(width, height - 1, series, found[0].axis(), top))
 
     def _draw_clocks(self, width: int, height: int) -> list[Line]:
         found = self._window()

@@ -149,7 +149,7 @@ class FleetScreen(MoeScreen):
         self._show_log(host)
 
     def _arrange(self, rows: int, answer_lines: int) -> None:
-        """Share out the lines: the table takes what it needs, then charts and log; see docs/keys.md."""
+        """Share out the lines: the table takes what it needs, then charts and log (docs/keys.md says which go)."""
         width, height = self.app.size.width, self.app.size.height
         roomy = height >= ROOMY_LINES
         prompt = 1 if self.query_one(PromptLine).is_open else 0
@@ -189,7 +189,9 @@ class FleetScreen(MoeScreen):
         if host is None or row is None:
             chart.say([])
             return
-        what = f"gpu {row.gpu.index}" if row.gpu is not None else f"mean of {len(host.report.gpus)} GPUs"
+        count = len(host.report.gpus)
+        what = "no GPU" if not count else "GPU 0" if count == 1 else f"mean of {count} GPUs"
+        what = f"gpu {row.gpu.index}" if row.gpu is not None else what
         rate = [server.metrics.generation_tokens_s for server in host.report.servers if server.metrics is not None]
         known = [value for value in rate if value is not None]
         tokens = f"   {sum(known):,.0f} tok/s" if known else ""
@@ -238,7 +240,8 @@ class FleetScreen(MoeScreen):
         view.log_lines.update(tail)
         view.title = self._log_title(host, source)
         hidden = view.log_lines.hidden
-        view.title_right = f"{hidden:,} lines without an event hidden" if hidden else ""
+        plural = "" if hidden == 1 else "s"
+        view.title_right = f"{hidden:,} line{plural} without an event hidden" if hidden else ""
         view.empty_words = log_words(host, source, bool(tail))
         view.redraw()
 

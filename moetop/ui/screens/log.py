@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from moetop.model import LogLine
 from moetop.ui import fmt, keys
-from moetop.ui.loglines import LEVELS, line_clock
+from moetop.ui.loglines import LEVELS, SEARCHED, line_clock
 from moetop.ui.logtext import log_words, order_sources
 from moetop.ui.paint import clean
 from moetop.ui.screens.base import MoeScreen
@@ -30,7 +30,8 @@ class LogScreen(MoeScreen):
 
     def body(self) -> Iterable[Widget]:
         yield LogView(id="lines", level="no noise")
-        yield PromptLine("search", "words or a regular expression; enter finds, esc leaves")
+        yield PromptLine("search", "words or a regular expression; enter finds, esc leaves", id="search")
+        yield PromptLine("only lines with", "kind:ready severity:warn rank:TP3 !word; esc: all lines", id="filter")
 
     @property
     def view(self) -> LogView:
@@ -75,7 +76,10 @@ class LogScreen(MoeScreen):
             lines.rebuild(tail)
         lines.update(tail)
         what = f"only {EVENT_WORDS.get(lines.kind, '')}" if lines.kind is not None else f"lines: {lines.level}"
-        found = f"   search: {lines.pattern.pattern}" if lines.pattern is not None else ""
+        found = f"   only: {lines.filter_text}" if lines.filter is not None else ""
+        found += f"   search: {lines.pattern.pattern}" if lines.pattern is not None else ""
+        server = next((server for server in host.report.servers), None) if host is not None else None
+        lines.engine = server.engine.value if server is not None and server.engine is not None else ""
         where = f"{lines.cursor + 1:,} of {len(lines.shown):,}" if lines.shown else "no line"
         state = "following" if lines.follow else "stopped"
         view.title = [
@@ -99,30 +103,48 @@ class LogScreen(MoeScreen):
     # ── deeds ────────────────────────────────────────────────────────────────────────────────────
 
     def do_search(self) -> None:
-        self.query_one(PromptLine).open()
+        self.query_one("#search", PromptLine).open()
+
+    def do_log_filter(self) -> None:
+        self.query_one("#filter", PromptLine).open(self.view.log_lines.filter_text)
+
+    def _filters(self) -> bool:
+        """Whether the open prompt is the filter's."""
+        return self.query_one("#filter", PromptLine).is_open
 
     def on_prompt_line_changed(self, message: PromptLine.Changed) -> None:
-        self.view.log_lines.search(message.text)
+        if self._filters():
+            self.view.log_lines.set_filter(message.text, self._tail())
+        else:
+            self.view.log_lines.search(message.text)
         self.show()
 
     def on_prompt_line_done(self, message: PromptLine.Done) -> None:
-        found = self.view.log_lines.search(message.text)
+        searched = not self._filters()
+        self.on_prompt_line_changed(PromptLine.Changed(message.text))
         self._close_prompt()
-        if not found:
+        pattern, line = self.view.log_lines.pattern, self.view.log_lines.selected
+        if searched and pattern is not None and (line is None or pattern.search(line.text[:SEARCHED]) is None):
             self.moetop.say(f"{message.text!r} is not in the lines shown")
 
     def on_prompt_line_left(self) -> None:
-        self.view.log_lines.search("")
+        if self._filters():
+            self.view.log_lines.set_filter("", self._tail())
+        else:
+            self.view.log_lines.search("")
         self._close_prompt()
 
     def _close_prompt(self) -> None:
-        self.query_one(PromptLine).close()
+        for prompt in self.query(PromptLine):
+            prompt.close()
         self.view.focus()
         self.show()
 
     def do_back(self) -> None:
-        if self.view.log_lines.pattern is not None:
-            self.view.log_lines.search("")
+        lines = self.view.log_lines
+        if lines.pattern is not None or lines.filter is not None:
+            lines.search("")
+            lines.set_filter("", self._tail())
             self.show()
         else:
             super().do_back()

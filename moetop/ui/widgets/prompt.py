@@ -29,8 +29,8 @@ class PromptLine(Horizontal):
     class Left(Message):
         """Escape: as it was before."""
 
-    def __init__(self, label: str, hint: str = "") -> None:
-        super().__init__()
+    def __init__(self, label: str, hint: str = "", *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._label = label
         self._hint = hint
 
