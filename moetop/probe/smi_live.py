@@ -22,6 +22,7 @@ PATIENCE_INTERVALS = 5
 QUIET_S = 0.15
 """Rows of one sample are printed together; after this pause the first sample is whole."""
 RESTART_S = 30.0
+MIN_RERUN_S = 1.0
 MAX_LINE = 8192
 
 
@@ -48,6 +49,7 @@ class SmiLoop:
         self._patience_s = patience_s
         self._fields: List[str] = list(FIELDS)
         self._lock = threading.Lock()
+        self._gave = False  # a sample, by the nvidia-smi that runs now
         self._rows: "Optional[List[Row]]" = None
         self._stop = threading.Event()
         self.first = threading.Event()
@@ -91,6 +93,7 @@ class SmiLoop:
     def _read(self, lines: "queue.Queue[Optional[str]]", stream: SmiStream, interval_s: float) -> bool:
         patience_s = max(self._patience_s, PATIENCE_INTERVALS * interval_s)
         heard = time.monotonic()
+        self._gave = False
         while not self._stop.is_set():
             try:
                 line = lines.get(timeout=QUIET_S)
@@ -104,9 +107,14 @@ class SmiLoop:
                     return True
                 continue
             if line is None:
-                if not self._keep(stream.flush()) and not self._told:
-                    said = stream.last_words
-                    self._tell("smi_failed", "nvidia-smi ended: %s" % (said or "it printed nothing"))
+                self._keep(stream.flush())
+                if self._told:
+                    return False
+                if self._gave:  # it knows no loop: run it again and again
+                    self._stop.wait(max(MIN_RERUN_S, interval_s))
+                    return True
+                said = stream.last_words or "it printed nothing"
+                self._tell("smi_failed", "nvidia-smi ended: %s" % said)
                 return False
             heard = time.monotonic()
             event = stream.feed(line)
@@ -123,19 +131,18 @@ class SmiLoop:
         self._told[code] = detail
         self._say(code, message, "error" if code == "gpu_lost" else "fatal", detail)
 
-    def _keep(self, event: Optional[SmiEvent]) -> bool:
-        """Take an event in; True when it held a condition."""
+    def _keep(self, event: Optional[SmiEvent]) -> None:
         if event is None:
-            return False
+            return
         for trouble in event.troubles:
             self._tell(trouble.code, trouble.message, trouble.detail)
         if event.rows:
             with self._lock:
                 self._rows = event.rows
+            self._gave = True
             self.first.set()
             for code in [code for code in self._told if code != "gpu_lost"]:
                 self._say(code, "nvidia-smi answers again", "info", self._told.pop(code))
-        return bool(event.troubles)
 
 
 def _pump(child: Child, lines: "queue.Queue[Optional[str]]") -> None:

@@ -298,6 +298,23 @@ def test_a_mismatch_names_the_librarys_version(scenario: Scenario, tmp_path: Pat
     assert "570.86.15" in told["message"]
 
 
+def test_a_library_outside_the_loaders_path_is_found_as_on_wsl(scenario: Scenario) -> None:
+    code = (
+        "import sys; from moetop.probe import nvml; nvml.LIBRARY_PLACES = (sys.argv[1],); "
+        "gate = nvml.Nvml(); print(gate.start(), gate.call('nvmlDeviceGetCount'))"
+    )
+    environment = {**scenario.full_environment(), "LD_LIBRARY_PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(scenario.library)],
+        env=environment,
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "None (1, None)"
+
+
 def test_no_library_and_no_nvidia_smi_is_said(tmp_path: Path) -> None:
     with probe({"LD_LIBRARY_PATH": str(tmp_path), "PATH": str(tmp_path)}) as running:
         told = running.status("no_driver")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from moetop.probe import smi_live
+from moetop.probe.smi_live import SmiLoop
 from moetop.probe.smi_stream import SmiStream, shell_loop_argv
 from tests.rig.probe_kit import children_of, gone, probe
 
@@ -89,6 +91,32 @@ def test_a_field_that_an_old_nvidia_smi_lacks_is_left_out(smi: Smi) -> None:
         hello = running.hello()
         running.row(0, lambda r: r["power_w"] == 412.5)
     assert "compute_capability" not in hello["gpus"][0]
+
+
+def test_an_nvidia_smi_that_knows_no_loop_is_run_again_and_again(smi: Smi) -> None:
+    smi.mode("ends")
+    with probe(smi.environment) as running:
+        running.row(0, lambda r: True)
+        running.row(0, lambda r: True)
+        assert not [frame for frame in running.frames if frame.get("fatal")]
+
+
+def test_an_nvidia_smi_that_answers_again_takes_its_condition_back(smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smi_live, "RESTART_S", 0.2)
+    said: list[tuple[str, str]] = []
+    loop = SmiLoop(
+        str(smi.mode("mismatch").folder / "nvidia-smi"), 0.2, lambda code, _, level, __: said.append((code, level))
+    )
+    loop.start()
+    assert loop.first.wait(10)
+    smi.mode("ok")
+    end = time.monotonic() + 10
+    while loop.take() is None:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    loop.stop()
+    assert said[0] == ("driver_mismatch", "fatal")
+    assert said[-1] == ("driver_mismatch", "info")
 
 
 def test_a_hanging_nvidia_smi_is_ended_and_said_and_the_host_still_watched(smi: Smi) -> None:
