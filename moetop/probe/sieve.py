@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from collections import Counter
 
-FRAGMENT_BYTES = 5  # short ones keep grep's automaton in the first-level cache; measured by tests/bench_scan.py
-COMMON_COST = 64  # a fragment that ordinary text holds costs a look at each such line
+FRAGMENT_BYTES = 4  # short ones keep grep's automaton in the first-level cache; measured by tests/bench_scan.py
+COMMON_COST = 512  # a fragment that ordinary text holds costs a look at each such line
 
 
 def choose_fragments(literals: list[bytes], sample: bytes) -> list[bytes]:
@@ -21,18 +21,23 @@ def choose_fragments(literals: list[bytes], sample: bytes) -> list[bytes]:
     one = Counter(low)
     two = Counter(zip(low, low[1:]))  # noqa: B905
     three = Counter(zip(low, low[1:], low[2:]))  # noqa: B905
-    chosen = set()
-    for literal in literals:
-        size = min(FRAGMENT_BYTES, len(literal))
-        pieces = [literal[at : at + size] for at in range(len(literal) - size + 1)]
 
-        def cost(piece: bytes) -> int:
-            begin = three[(piece[0], piece[1], piece[2])] if len(piece) > 2 else 0
-            follow = two[(piece[0], piece[1])] if len(piece) > 1 else 0
-            return one[piece[0]] + follow + begin + (COMMON_COST * low.count(piece) if begin else 0)
+    def cost(piece: bytes) -> int:
+        begin = three[(piece[0], piece[1], piece[2])] if len(piece) > 2 else 0
+        follow = two[(piece[0], piece[1])] if len(piece) > 1 else 0
+        return one[piece[0]] + follow + begin + (COMMON_COST * low.count(piece) if begin else 0)
 
-        chosen.add(min(pieces, key=cost))
+    shared = Counter(piece for literal in literals for piece in set(_pieces(literal)))
+    chosen: list[bytes] = []
+    for literal in sorted(literals, key=len):
+        if not any(piece in literal for piece in chosen):
+            chosen.append(min(_pieces(literal), key=lambda piece: (cost(piece) / shared[piece], piece)))
     return sorted(chosen)
+
+
+def _pieces(literal: bytes) -> list[bytes]:
+    size = min(FRAGMENT_BYTES, len(literal))
+    return [literal[at : at + size] for at in range(len(literal) - size + 1)]
 
 
 def grep_words(grep: str, fragments: list[bytes]) -> list[bytes]:
