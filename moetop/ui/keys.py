@@ -32,7 +32,7 @@ class Deed:
 
 
 DEEDS: tuple[Deed, ...] = (
-    Deed("quit", ("q",), "app", "Quit", "leave moetop; retune jobs go on on their hosts",
+    Deed("quit", ("q",), "app", "Quit", "leave moetop; retune jobs continue on their hosts",
          (*LOOKING, HELP), "quit", 0),
     Deed("help", ("question_mark", "f1"), "app", "Keys", "the keys that work here and now", LOOKING, "keys", 1),
     Deed("back", ("escape",), "view", "Back", "back to the screen before; clear a filter or a search",
@@ -180,11 +180,11 @@ def _small_terminals() -> list[str]:
         "",
         *(f"{number}. {name}" for number, name in enumerate(names, 1)),
         "",
-        f"At 150 columns all are there, at 120 the first {needs[120]} are gone, at 80 the first {needs[80]}. Host, state",
-        "and power in percent of the limit never leave. Below 30 lines the rules between the parts and all answers but",
-        "the first go, below 32 lines the charts; the map needs 100 columns. The answer line and the newest event never",
-        "go. Rows that do not fit are counted beside the title (`▲3 ▼12 more`). Below 40x10 moetop only says how much",
-        "it needs.",
+        f"At 150 columns all are there, at 120 the first {needs[120]} are gone, at 80 the first {needs[80]}.",
+        "Host, state and power in percent of the limit never leave. Below 30 lines the rules between the parts and all",
+        "answers but the first go, below 32 lines the charts; the map needs 100 columns. The answer line and the newest",
+        "event never go. Rows that do not fit are counted beside the title (`▲3 ▼12 more`). Below 40x10 moetop only",
+        "says how much it needs.",
         "",
     ]
 
@@ -203,7 +203,7 @@ def _filters() -> list[str]:
         *(f"| `{key}:` | {text} |" for key, text in FILTER_KEYS.items()),
         "| no key | all of these |",
         "",
-        "Lines (`&` in the log): `kind:ready`, `severity:warn`, `rank:TP3`, `engine:sglang`, other words as text, `!word`.",
+        "Lines (`&` in the log): `kind:ready`, `severity:warn`, `rank:TP3`, `engine:sglang`; other words as text.",
     ]
 
 
