@@ -2,7 +2,6 @@
 # The main job on a real card: an untuned and a tuned MoE kernel, seen over SSH as root and as an ordinary user,
 # then what the probe costs. Writes everything under $OUT.
 . tests/gpu/rig.sh
-OUT=${OUT:-/tmp/out}
 for load in moe_untuned moe_tuned; do
   with_load $load 16 bash -c "
     python3 -m moetop --host 127.0.0.1:2222 --accept-new-host-keys --snapshot '$OUT/$load.root.json'; echo rc=\$?

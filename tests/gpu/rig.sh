@@ -1,6 +1,8 @@
 # Sourced on a machine with a GPU and no sshd: a real sshd on 127.0.0.1:2222, a client key, an ordinary user.
 # Needs .debs/ (openssh packages, see docs/testing.md) and .whl/ (moetop's dependencies as wheels).
 set -u
+OUT=${OUT:-/tmp/out}
+mkdir -p "$OUT"
 ROOT=$PWD
 TOP=/tmp/moetop-rig
 mkdir -p "$TOP/deb" /run/sshd
@@ -23,8 +25,14 @@ with_load() { # NAME SECONDS COMMAND...: run COMMAND while the load runs and has
   local name=$1 seconds=$2
   shift 2
   mkfifo "$TOP/ready.$name" 2>/dev/null
-  timeout 90 python3 "${LOAD_SCRIPT:-tests/gpu/loads.py}" "$name" "$seconds" >"$TOP/ready.$name" 2>"$TOP/load.$name.err" &
+  timeout ${LOAD_TIMEOUT:-60} python3 "${LOAD_SCRIPT:-tests/gpu/loads.py}" "$name" "$seconds" >"$TOP/ready.$name" 2>"$TOP/load.$name.err" &
   local pid=$!
   { read -r _ && sleep 1.5 && "$@"; cat; } <"$TOP/ready.$name"
   wait $pid || tail -3 "$TOP/load.$name.err"
+}
+record() { # NAME SECONDS: one recording through the real probe, kept in one archive (few files come back from a rented machine)
+  mkdir -p "$TOP/recordings"
+  timeout $(($2 + 10)) python3 -m moetop --host 127.0.0.1:2222 --accept-new-host-keys --interval 0.5 \
+    --duration "$2" --record "$TOP/recordings/$1.jsonl"
+  tar -C "$TOP/recordings" -czf "$OUT/recordings.tgz" .
 }
