@@ -65,6 +65,7 @@ class Call:
     input: TextIO = field(default_factory=lambda: sys.stdin)
     window_s: float = WINDOW_S
     settle_s: float = SETTLE_S
+    poll_s: float = POLL_S
 
     def say(self, text: str) -> None:
         """Progress for people goes to standard error; results go to standard output."""
@@ -172,7 +173,7 @@ def _follow(call: Call, ref: JobRef, before: proof.Window | None) -> ExitCode:
                 call.say(f"{error.sentence()}; the job goes on on the host: moetop --retune {call.host} --attach")
                 return ExitCode.RUNNING
             call.say(f"link lost ({error}); the job goes on, trying again")
-            time.sleep(POLL_S * 3)
+            time.sleep(call.poll_s * 3)
             continue
         lost_since, offset = None, state.offset
         progress.show(state)
@@ -180,7 +181,7 @@ def _follow(call: Call, ref: JobRef, before: proof.Window | None) -> ExitCode:
             return _end(call, ref, state, before)
         if state.asks is not None and call.input.isatty() and not call.yes:
             _answer(call, ref, state)
-        time.sleep(POLL_S)
+        time.sleep(call.poll_s)
 
 
 def _answer(call: Call, ref: JobRef, state: JobState) -> None:

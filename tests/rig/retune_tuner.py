@@ -19,6 +19,8 @@ if fault == "fails":
 if fault == "hangs":
     print("Start tuning over 1 configurations", flush=True)
     time.sleep(600)
+if fault == "slow":
+    time.sleep(2)
 if fault == "nothing":
     sys.exit(0)
 if fault == "garbage":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -10,10 +11,12 @@ import sys
 
 import pytest
 
-from moetop.retune import actions, wire
+from moetop.errors import ExitCode
+from moetop.retune import actions, cli, wire
 from moetop.retune import job as jobs
 from moetop.retune.host import procs
 from moetop.retune.types import StepState
+from moetop.transport.ssh import SshTransport
 from tests.rig.retune_kit import Rig, until
 
 
@@ -107,7 +110,9 @@ def test_leftover_children_are_ended_before_anything_starts(rig):
     assert procs.identity(child) is None
 
 
-@pytest.mark.parametrize("step", [slow("baseline"), slow("stop"), "tune", slow("ready"), slow("verify"), slow("measure")])
+@pytest.mark.parametrize(
+    "step", [slow("baseline"), slow("stop"), "tune", slow("ready"), slow("verify"), slow("measure")]
+)
 def test_a_cancel_puts_everything_back(rig, step):
     longer = {"baseline": {"baseline_s": 20.0}, "verify": {"verify_s": 20.0}, "measure": {"baseline_s": 4.0}}
     if step == "stop":
@@ -126,13 +131,20 @@ def test_a_cancel_puts_everything_back(rig, step):
     assert (rig.pids() == old) == (step == "baseline"), "only a server that was not touched keeps its process"
 
 
-@pytest.mark.parametrize("how", ["finish", "rollback"])
 @pytest.mark.parametrize(
-    "step", [slow("check"), slow("baseline"), slow("stop"), "tune", slow("install"), "ready", slow("verify")]
+    ("step", "how"),
+    [
+        ("tune", "rollback"),
+        ("install", "finish"),
+        *[
+            slow(step, how)
+            for step in ("check", "baseline", "stop", "tune", "install", "ready", "verify")
+            for how in ("finish", "rollback")
+            if (step, how) not in (("tune", "rollback"), ("install", "finish"))
+        ],
+    ],
 )
 def test_a_killed_runner_is_found_and_its_job_finished_or_rolled_back(rig, step, how):
-    if (step, how) in (("tune", "finish"), ("ready", "rollback")):
-        pytest.skip("the other pair stands for it")
     if step == "stop":
         rig.faults("ignore_sigterm@1")
     if step == "tune":
@@ -275,6 +287,34 @@ def test_a_full_disk_is_refused_before_and_survived_in_the_middle(rig):
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+@pytest.mark.parametrize("step", [slow("baseline"), slow("stop"), "tune", slow("ready"), slow("verify")])
+def test_a_link_that_is_cut_at_any_step_does_not_stop_the_job(rig, make_sshd, client, step):
+    """Over a real sshd: its sessions are killed, moetop comes back on a new connection and finds the end."""
+    sshd = make_sshd(f"SetEnv XDG_STATE_HOME={rig.state} PATH={os.environ['PATH']}")
+    client.admit(sshd)
+    rig.tune_fault("slow")
+    rig.start()
+    rig.transport = SshTransport(client.target(sshd))
+    try:
+        ref = rig.begin(rig.plan(timeouts={"baseline_s": 0.8, "verify_s": 1.0}))
+        rig.at_step(ref, step)
+        for pid in sshd.session_pids():
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: ended_by_now(rig, ref), "the job ends by itself", 40)
+        asked = cli.Call(rig.transport, "rig", rig.report, attach=True, as_json=True, poll_s=0.1)
+        asked.out, asked.err = io.StringIO(), io.StringIO()
+        assert cli.run_on(asked) == ExitCode.OK
+        assert json.loads(asked.out.getvalue())["job"]["status"] == "retuned"
+        assert rig.healthy()
+    finally:
+        rig.transport.close()
+
+
+def ended_by_now(rig, ref) -> bool:
+    return json.loads((rig.state / "moetop/jobs" / ref.job / "state.json").read_text())["status"] != "running"
+
+
+@pytest.mark.slow
 def test_a_job_outlives_moetop_and_its_connection(rig, tmp_path):
     """moetop is killed right after the start, with the shell it ran in: the job goes on to its end."""
     rig.start()

@@ -38,6 +38,7 @@ def call(rig: Rig, **changes: object) -> cli.Call:
         "err": io.StringIO(),
         "input": io.StringIO(),
         "window_s": 0.0,
+        "poll_s": 0.1,
     }
     return cli.Call(**{**given, **changes})
 

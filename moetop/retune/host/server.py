@@ -13,6 +13,8 @@ from .job import FATAL_GRACE_S, Job, LineWatch, StepFailed
 from .logs import LogTail
 
 KILL_WAIT_S = 15.0
+HEALTH_POLL_S = 10.0
+"""A poll of a starting server gives up after this long, so that a cancel is seen; the next poll follows at once."""
 
 
 class ServerControl:
@@ -256,7 +258,7 @@ class ServerControl:
                 raise StepFailed(f"{ended}{self.first_failure()}{self._other_listener(start)}")
             if url is None:
                 return "ready" in self.lines.first
-            code, reason = web.get(url, 5.0)
+            code, reason = web.get(url, HEALTH_POLL_S)
             why["text"] = f"health answers {code}" if code else f"health does not answer ({reason})"
             if code == 200:
                 other = self._other_listener(start)
