@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import locale
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import ClassVar
@@ -34,6 +32,7 @@ from moetop.ui.screens.log import LogScreen
 from moetop.ui.screens.map import MapScreen
 from moetop.ui.screens.plan import PlanScreen
 from moetop.ui.screens.server import ServerScreen
+from moetop.ui.terminal import terminal_has_utf8
 from moetop.ui.theme import DEFAULT_THEME, Theme, choose_theme, load_themes
 
 TICK_S = 0.2
@@ -52,15 +51,6 @@ class SceneReady(Message):
     def __init__(self, scene: Scene) -> None:
         super().__init__()
         self.scene = scene
-
-
-def terminal_has_utf8() -> bool:
-    """Whether the terminal's locale can show more than ASCII."""
-    encoding = getattr(sys.__stderr__, "encoding", None) or locale.getpreferredencoding(False)
-    name = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
-    if name in ("C", "POSIX"):
-        return False
-    return "utf" in encoding.lower()
 
 
 class MoetopApp(App[int]):

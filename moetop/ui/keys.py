@@ -182,7 +182,7 @@ def _small_terminals() -> list[str]:
         "",
         f"At 150 columns all are there, at 120 the first {needs[120]} are gone, at 80 the first {needs[80]}.",
         "Host, state and power in percent of the limit never leave. Below 30 lines the rules between the parts and all",
-        "answers but the first go, below 32 lines the charts; the map needs 100 columns. The answer line and the newest",
+        "answers but the first go, below 32 lines the charts; the map needs 100 columns. The answer line and newest",
         "event never go. Rows that do not fit are counted beside the title (`▲3 ▼12 more`). Below 40x10 moetop only",
         "says how much it needs.",
         "",

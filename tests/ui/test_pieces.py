@@ -252,3 +252,28 @@ def test_a_hundred_thousand_lines_are_taken_over_piece_by_piece() -> None:
     state.update(moved)
     assert state.new == 1000 and len(state.shown) == 100_000
     assert state.selected is not None and state.selected.n == 1000
+
+
+@pytest.mark.parametrize(
+    ("environment", "glyphs"),
+    [
+        ({"LANG": "C.UTF-8"}, True),
+        ({"LANG": "en_US.utf8"}, True),
+        ({"LANG": "de_DE.UTF-8", "LC_ALL": "C"}, False),
+        ({"LANG": "C", "LC_CTYPE": "en_US.UTF-8"}, True),
+        ({"LANG": "POSIX"}, False),
+        ({}, False),
+    ],
+)
+def test_the_locale_decides_about_glyphs(environment: dict[str, str], glyphs: bool) -> None:
+    from moetop.ui.terminal import has_utf8
+
+    assert has_utf8(environment) is glyphs
+
+
+@pytest.mark.parametrize(("value", "glyphs"), [("1", False), ("0", True)])
+def test_glyphs_can_be_asked_for(monkeypatch: pytest.MonkeyPatch, value: str, glyphs: bool) -> None:
+    from moetop.ui.terminal import terminal_has_utf8
+
+    monkeypatch.setenv("MOETOP_ASCII", value)
+    assert terminal_has_utf8() is glyphs
