@@ -359,7 +359,8 @@ class Login:
     def _broken(self, error: Exception) -> LinkError:
         """The session ended in the middle of the login."""
         said = str(error) or type(error).__name__
-        if self.tried and ("Too many authentication" in said or not self.session.is_active()):
+        # sshd's reason does not reach us; a line that goes after several keys is MaxAuthTries as a rule
+        if len(self.tried) > 1 and not self.session.is_active():
             return LinkError(
                 f"{self.settings.shown} ended the login after {len(self.tried)} keys (MaxAuthTries)",
                 "name the right key with IdentityFile and set IdentitiesOnly yes in ~/.ssh/config",

@@ -123,6 +123,11 @@ class Connection:
             self.abort()
         return alone
 
+    def doubt(self) -> None:
+        """A command had no answer: where no stream proves the line good, use it no more."""
+        if not self._streaming:
+            self.retire()
+
     def close_if_idle(self) -> None:
         """Release everything where nobody is left who will."""
         with self._lock:

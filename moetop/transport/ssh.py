@@ -137,6 +137,10 @@ class SshTransport:
         connection = self._enter(streaming=False)
         try:
             return _run_command(connection, shlex.join(argv), stdin, timeout_s)
+        except LinkError as error:
+            if error.code in ("lost", "timeout"):
+                connection.doubt()
+            raise
         finally:
             connection.leave()
 
@@ -190,6 +194,8 @@ def _execute(connection: Connection, command: str) -> paramiko.Channel:
     except (paramiko.SSHException, EOFError, OSError) as error:
         if not connection.is_alive():
             raise LinkError("the connection was lost while the command was starting", code="lost") from error
+        if "imeout" in str(error):
+            raise LinkError("the host did not start the command in time", code="timeout") from error
         raise LinkError(
             "the host refuses to run a command",
             "see its sshd_config (ForceCommand, restricted shells) and authorized_keys (command=)",
