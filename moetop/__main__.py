@@ -1,8 +1,19 @@
-"""Entry point of the `moetop` command and of `python -m moetop`."""
+"""Entry point of the `moetop` command and of `python -m moetop`; holds no logic of its own."""
+
+from __future__ import annotations
 
 import sys
 
-from moetop.cli import main
+
+def main() -> int:
+    """Run moetop; the exit code. Loading it can be interrupted too, and that is no traceback either."""
+    try:
+        from moetop.cli import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from moetop import __version__
 from moetop.errors import ExitCode, MoetopError, UsageError
@@ -155,7 +157,7 @@ def _run(args: argparse.Namespace) -> ExitCode:
         return run_doctor(config)
     if args.snapshot is not None:
         return _run_snapshot(args, config)
-    if args.record is not None and not sys.stdout.isatty():
+    if args.record is not None and not _is_terminal(sys.stdout):
         from moetop.headless import run_record
 
         return run_record(sessions.open_session(args, config), args.duration, _say)
@@ -170,20 +172,27 @@ def _run_snapshot(args: argparse.Namespace, config: Config) -> ExitCode:
     output = open_output(args.snapshot, args.format or "json")
     session = sessions.open_session(args, config)
     if args.every is not None:
-        return headless.run_every(session, output, args.every, check=args.check)
-    return headless.run_snapshot(session, output, check=args.check)
+        return headless.run_every(session, output, args.every, _say, check=args.check)
+    return headless.run_snapshot(session, output, _say, check=args.check)
 
 
 def _run_screen(args: argparse.Namespace, session: Session, config: Config) -> ExitCode:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         raise UsageError("the screen needs a terminal", "use --snapshot for a run without one")
     from moetop.session import run_app
 
     return run_app(args, session, config)
 
 
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Python has no stream at all for a descriptor that was closed before it started."""
+    return stream is not None and stream.isatty()
+
+
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201 - the one place that talks to a person outside the screen
+    """One line to a person outside the screen; where standard error is gone, nobody listens."""
+    with suppress(OSError):
+        print(text, file=sys.stderr)  # noqa: T201 - the one place that talks to a person outside the screen
 
 
 def _end_after_closed_pipe() -> ExitCode:
@@ -192,28 +201,54 @@ def _end_after_closed_pipe() -> ExitCode:
     for stream in (sys.stdout, sys.stderr):
         try:
             os.dup2(devnull, stream.fileno())
-        except (OSError, ValueError):
+        except (AttributeError, OSError, ValueError):
             continue
     return ExitCode.OK
 
 
+def _flushed(code: int) -> int:
+    """`code`, once everything printed is out. Raises UsageError where it cannot be written."""
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            _end_after_closed_pipe()
+            raise UsageError(f"standard output cannot be written: {error.strerror}") from None
+    return code
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run moetop; the exit code. Errors are one line on standard error, never a traceback."""
+    try:
+        code = _guarded(argv)
+    except KeyboardInterrupt:
+        code = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        code = _end_after_closed_pipe()
+    if code == ExitCode.INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second control-C would only spoil the exit
+    return int(code)
+
+
+def _guarded(argv: Sequence[str] | None) -> int:
     debug = False
     try:
-        args = build_parser().parse_args(argv)
+        try:
+            args = build_parser().parse_args(argv)
+        except SystemExit as end:  # --help and --version have printed
+            return _flushed(int(end.code or 0))
         debug = bool(args.debug)
         from moetop.headless import interruptible
 
         with interruptible():
-            return int(_run(args))
+            return _flushed(_run(args))
     except MoetopError as error:
         _say(f"moetop: {error.sentence()}")
         return int(error.exit_code)
-    except KeyboardInterrupt:
-        return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        return int(_end_after_closed_pipe())
+        raise
     except Exception as error:
         if debug:
             from moetop.debug import log_exception

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from moetop.errors import ExitCode
-from moetop.model import HostStatus, Severity, Snapshot
+from moetop.model import HostReport, HostStatus, Severity, Snapshot
+from moetop.text import plain
 
 if TYPE_CHECKING:
     from moetop.export.output import Output
+    from moetop.recording import Recorder
     from moetop.session import Session
 
 CONNECT_GRACE_S = 20.0
@@ -21,6 +22,11 @@ CONNECT_GRACE_S = 20.0
 
 SEARCH_GRACE_S = 8.0
 """How long it waits beyond the window for servers and their logs (judgement: the answer is due in ten seconds)."""
+
+TOLD_HOSTS = 8
+"""Hosts whose trouble is told one by one on standard error."""
+
+SENTENCE_CHARS = 600
 
 
 def exit_code(snapshot: Snapshot, *, check: bool) -> ExitCode:
@@ -50,17 +56,51 @@ def sample_once(session: Session) -> Snapshot:
         return watch.snapshot(session.taken_at())
 
 
-def run_snapshot(session: Session, output: Output, *, check: bool) -> ExitCode:
-    """One snapshot, written, and its exit code."""
+class Complaints:
+    """One sentence for each host that cannot be watched, said once while the reason stays the same."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._told: dict[str, str] = {}
+        self._recording_told = False
+
+    def tell(self, snapshot: Snapshot, recorder: Recorder | None = None) -> None:
+        """Say what is new in `snapshot`, and that the recording stopped; beyond TOLD_HOSTS only how many more."""
+        if recorder is not None and recorder.error is not None and not self._recording_told:
+            self._recording_told = True
+            self._say(f"moetop: {recorder.error.sentence()}")
+        broken = {host.name: _sentence(host) for host in snapshot.hosts if host.status is HostStatus.UNREACHABLE}
+        new = [(name, text) for name, text in broken.items() if self._told.get(name) != text]
+        self._told = broken
+        for _, text in new[:TOLD_HOSTS]:
+            self._say(f"moetop: {text}")
+        if len(new) > TOLD_HOSTS:
+            self._say(f"moetop: {len(new) - TOLD_HOSTS} more hosts cannot be watched; the snapshot says why")
+
+
+def _sentence(host: HostReport) -> str:
+    """Why a host cannot be watched and what to do, on one line."""
+    finding = next((one for one in host.findings if one.severity is Severity.CRITICAL), None)
+    reason = host.error or (finding.summary if finding is not None else "no data")
+    advice = f"; {finding.remedy[0]}" if finding is not None and finding.remedy else ""
+    return plain(f"{host.name}: {reason}{advice}", SENTENCE_CHARS)
+
+
+def run_snapshot(session: Session, output: Output, say: Callable[[str], None], *, check: bool) -> ExitCode:
+    """One snapshot, written, and its exit code. Raises the recorder's error where there was one."""
     snapshot = sample_once(session)
     output.write(snapshot)
+    Complaints(say).tell(snapshot)
+    if session.recorder is not None and session.recorder.error is not None:
+        raise session.recorder.error
     return exit_code(snapshot, check=check)
 
 
-def run_every(session: Session, output: Output, every_s: float, *, check: bool) -> ExitCode:
+def run_every(session: Session, output: Output, every_s: float, say: Callable[[str], None], *, check: bool) -> ExitCode:
     """One JSON line every `every_s` seconds until interrupted; hosts stay connected in between."""
     watch = session.watch
     names = watch.names()
+    complaints = Complaints(say)
     worst = ExitCode.OK
     with session.running():
         watch.wait(
@@ -71,6 +111,7 @@ def run_every(session: Session, output: Output, every_s: float, *, check: bool) 
         while True:
             snapshot = watch.snapshot(session.taken_at())
             output.write_line(snapshot)
+            complaints.tell(snapshot, session.recorder)
             worst = max(worst, exit_code(snapshot, check=check))
             if all(watch.is_finished(name) for name in names):
                 return worst
@@ -91,8 +132,12 @@ def run_record(session: Session, duration_s: float | None, say: Callable[[str], 
             if session.recorder is not None and session.recorder.error is not None:
                 raise session.recorder.error
     if session.recorder is not None:
+        if session.recorder.error is not None:
+            raise session.recorder.error
         say(f"recorded {session.recorder.frames} frames to {session.recorder.path}")
-    return exit_code(watch.snapshot(session.taken_at()), check=False)
+    snapshot = watch.snapshot(session.taken_at())
+    Complaints(say).tell(snapshot)
+    return exit_code(snapshot, check=False)
 
 
 @contextmanager
@@ -111,4 +156,3 @@ def interruptible() -> Iterator[None]:
     finally:
         for name, handler in old.items():
             signal.signal(getattr(signal, name), handler)
-    sys.stdout.flush()

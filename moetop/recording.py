@@ -378,7 +378,7 @@ class Recorder:
             self._close_file()
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            self.error = MoetopError(
+            self.error = UsageError(
                 f"recording to {self.path} stopped: {why}", "watching goes on; free space and start --record again"
             )
             with suppress(OSError):  # the same fault again, from closing
