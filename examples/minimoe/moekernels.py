@@ -50,7 +50,8 @@ class Routing:
         pairs = experts_of_pair.numel()
         flat = experts_of_pair.reshape(-1)
         order = torch.argsort(flat, stable=True)
-        counts = torch.bincount(flat, minlength=num_experts)
+        counts = torch.zeros(num_experts, dtype=flat.dtype, device=flat.device)
+        counts.scatter_add_(0, flat, torch.ones_like(flat))
         padded = (counts + block - 1) // block * block
         ends = torch.cumsum(padded, 0)
         size = (pairs + num_experts * (block - 1) + block - 1) // block * block

@@ -71,7 +71,8 @@ class TritonModel:
             for router, up, down in self._layers:
                 x = x + self._experts(self._norm(x), router, up, down)
             self._tokens[:count] = (self._norm(x) @ self._embedding.T).argmax(-1)
-            last = self._tokens[:count].view(requests, -1)[:, -1].to("cpu", non_blocking=True)
+            last = torch.empty(requests, dtype=self._tokens.dtype, pin_memory=True)
+            last.copy_(self._tokens[:count].view(requests, -1)[:, -1], non_blocking=True)
         event = torch.cuda.Event()
         event.record()
         before, self._pending = self._pending, (last, event)

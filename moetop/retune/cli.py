@@ -142,6 +142,7 @@ class _Progress:
         self._call = call
         self._shown: dict[str, StepState] = {}
         self.asked = ""
+        self.offset = 0
 
     def show(self, state: JobState) -> None:
         for line in state.lines:
@@ -161,27 +162,55 @@ class _Progress:
 
 
 def _follow(call: Call, ref: JobRef, before: proof.Window | None) -> ExitCode:
-    """Watch a job to its end. A lost link is retried; then the job is left to itself."""
-    progress, offset = _Progress(call), 0
+    """Watch a job to its end. An interrupt leaves it running, or cancels it when the person says so."""
+    progress = _Progress(call)
+    while True:
+        try:
+            state = _watch(call, ref, progress)
+        except KeyboardInterrupt:
+            if not _cancels(call, ref):
+                call.say(f"left running on {call.host}: moetop --retune {call.host} --attach")
+                return ExitCode.RUNNING
+            continue
+        return ExitCode.RUNNING if state is None else _end(call, ref, state, before)
+
+
+def _watch(call: Call, ref: JobRef, progress: _Progress) -> JobState | None:
+    """Show a job until it is over. A lost link is retried; None where it stays lost and the job goes on alone."""
     lost_since: float | None = None
     while True:
         try:
-            state = jobs.poll(call.transport, ref, offset, python=call.python)
+            state = jobs.poll(call.transport, ref, progress.offset, python=call.python)
         except LinkError as error:
             lost_since = lost_since or time.monotonic()
             if time.monotonic() - lost_since > LINK_PATIENCE_S:
                 call.say(f"{error.sentence()}; the job goes on on the host: moetop --retune {call.host} --attach")
-                return ExitCode.RUNNING
+                return None
             call.say(f"link lost ({error}); the job goes on, trying again")
             time.sleep(call.poll_s * 3)
             continue
-        lost_since, offset = None, state.offset
+        lost_since, progress.offset = None, state.offset
         progress.show(state)
         if state.over:
-            return _end(call, ref, state, before)
+            return state
         if state.asks is not None and call.input.isatty() and not call.yes:
             _answer(call, ref, state)
         time.sleep(call.poll_s)
+
+
+def _cancels(call: Call, ref: JobRef) -> bool:
+    """After an interrupt: whether the job is to be cancelled, asked only where somebody can answer."""
+    if not call.input.isatty():
+        return False
+    call.err.write("\ntype cancel to put everything back; anything else leaves the job running: ")
+    call.err.flush()
+    if call.input.readline().strip() != "cancel":
+        return False
+    try:
+        jobs.cancel(call.transport, ref, python=call.python)
+    except MoetopError as error:
+        call.say(error.sentence())
+    return True
 
 
 def _answer(call: Call, ref: JobRef, state: JobState) -> None:
