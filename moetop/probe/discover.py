@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, Iterable
 
-from . import procfs
+from . import asroot, procfs
 from .launch import DEFAULT_PORTS, Launch, flat_settings, launch_of, parse_arguments, title_engine
 from .logplace import Place, find_place, manager_of
 from .redact import redact_argv, redact_env
@@ -85,7 +85,8 @@ class Found:
 class Finder:
     """Looks through /proc again and again; remembers what it knows of processes that go on."""
 
-    def __init__(self) -> None:
+    def __init__(self, sudo: bool = False) -> None:
+        self._sudo = sudo
         self._known: dict[tuple[int, int], Found] = {}
         self._boring: dict[int, tuple[int, int]] = {}
         self._pass = 0
@@ -102,7 +103,7 @@ class Finder:
                 continue
             known = self._known.get((pid, entry.start_ticks))
             if known is None or known.argv != redact_argv(argv):
-                known = _describe(pid, entry.start_ticks, engine, launch, argv)
+                known = _describe(pid, entry.start_ticks, engine, launch, argv, self._sudo)
             found.append(known)
         self._families(found, launches, titled, gpu_pids)
         sockets: dict[object, list[procfs.Listen]] = {}
@@ -188,7 +189,7 @@ class Finder:
         links = tuple(procfs.link(server.pid, "fd/%d" % number) for number in (1, 2))
         kept = self._places.get(server.key)
         if kept is None or kept[0] != links:
-            place = find_place(server.pid, server.engine, server.manager, server.user)
+            place = find_place(server.pid, server.engine, server.manager, server.user, self._sudo)
             self._places[server.key] = (links, place)
         server.place = self._places[server.key][1]
 
@@ -208,7 +209,9 @@ def _same_container(pid: int, groups: dict[int, list[str]]) -> int | None:
     return owners[0] if len(owners) == 1 else None
 
 
-def _describe(pid: int, start_ticks: int, engine: str, launch: Launch | None, argv: list[str]) -> Found:
+def _describe(
+    pid: int, start_ticks: int, engine: str, launch: Launch | None, argv: list[str], sudo: bool = False
+) -> Found:
     """Everything that stays the same while a process lives."""
     server = Found(pid, start_ticks, engine, launch, redact_argv(argv))
     server.uid = procfs.owner(pid)
@@ -218,6 +221,9 @@ def _describe(pid: int, start_ticks: int, engine: str, launch: Launch | None, ar
     server.cwd = procfs.link(pid, "cwd")
     server.view = view_of(pid)
     full = procfs.environ(pid)
+    if full is None and sudo:
+        full = asroot.environ(pid)
+        server.cwd = server.cwd or asroot.link(pid, "cwd")
     if full is None:
         server.notes.append(
             "it runs as %s; its environment and files may not be read by this user" % (server.user or "another user")
@@ -276,7 +282,10 @@ def _read_versions(server: Found, env: dict[str, str], launch: Launch | None) ->
 
 
 def _find_port(server: Found, sockets: list[procfs.Listen]) -> None:
-    """The port from the arguments, made sure of (or found) among the sockets that the process listens on."""
+    """The port from the arguments or the engine's default, and whether a socket of the server listens on it.
+
+    Other sockets of an engine (rendezvous, message queues) are never taken for its HTTP port.
+    """
     told = server.args.get("port")
     wanted = told if isinstance(told, int) and told > 0 else DEFAULT_PORTS.get(server.engine)
     inodes: set[int] = set()
@@ -287,12 +296,9 @@ def _find_port(server: Found, sockets: list[procfs.Listen]) -> None:
         inodes |= mine or set()
     own = [entry for entry in sockets if entry.inode in inodes] if readable else sockets
     exact = [entry for entry in own if entry.port == wanted]
-    server.listens = bool(exact) or bool(readable and told is None and own)
-    chosen = exact or (sorted(own, key=lambda entry: entry.port) if readable and told is None else [])
-    if chosen:
-        server.port, server.address = chosen[0].port, chosen[0].address
-    elif server.launch is not None:
-        server.port, server.address = wanted, None
+    server.listens = bool(exact)
+    server.port = wanted if server.launch is not None else None
+    server.address = exact[0].address if exact else None
 
 
 def name_servers(found: Iterable[Found], taken: dict[tuple[int, int], str]) -> dict[tuple[int, int], str]:

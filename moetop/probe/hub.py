@@ -6,11 +6,13 @@ import os
 import time
 from typing import Any, Callable
 
-from . import procfs
+from . import asroot, procfs
 from .follow import FileFollower
 from .journal import CommandFollower, CommandSource, ContainerSource, JournalSource
 from .lines import Emit, Matcher, Picker
 from .scan import HistoryScan
+
+SUDO_LINES = 20000  # of a file that only root may read, so many last lines are the history
 
 
 class LogHub:
@@ -103,10 +105,14 @@ class LogHub:
         resume = self._resume.get(name)
         resume = resume if isinstance(resume, dict) else None
         kind, target = spec.get("kind"), str(spec.get("target") or "")
-        if kind == "file":
-            return self._make_file(os.path.expanduser(target), picker, status, resume, spec.get("holder"))
+        path = os.path.expanduser(target)
+        closed = kind == "file" and self._sudo and not os.access(path, os.R_OK)
+        if kind == "file" and not (closed and not _missing(path)):
+            return self._make_file(path, picker, status, resume, spec.get("holder"))
         source: CommandSource
-        if kind == "journal":
+        if kind == "file":
+            source = CommandSource(asroot.tail_words(path, SUDO_LINES), sudo=True)
+        elif kind == "journal":
             source = JournalSource(target, bool(spec.get("user")), self._sudo and not spec.get("user"))
         elif kind == "container":
             source = ContainerSource(str(spec.get("runtime") or "docker"), target, self._sudo)
@@ -133,6 +139,17 @@ class LogHub:
 
         history = HistoryScan(picker, status, lambda: self._stopped) if self._history else None
         return FileFollower(path, picker, status, resume, history, self._tail_lines, held)
+
+
+def _missing(path: str) -> bool:
+    """Whether a file is known not to exist (a folder that may not be entered leaves it open)."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _identity(spec: dict[str, Any]) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ import re
 import stat as stat_bits
 from typing import Any, NamedTuple
 
-from . import procfs
+from . import asroot, procfs
 
 # Which stream an engine logs on first: SGLang's logging writes to stderr, vLLM's to stdout.
 STREAMS = {"sglang": (2, 1), "vllm": (1, 2), "tensorrt_llm": (1, 2)}
@@ -49,11 +49,11 @@ def manager_of(paths: list[str]) -> str:
     return "plain"
 
 
-def find_place(pid: int, engine: str, manager: str, user: str | None) -> Place:
-    """Where the log of a serving process goes."""
+def find_place(pid: int, engine: str, manager: str, user: str | None, sudo: bool = False) -> Place:
+    """Where the log of a serving process goes. `sudo` allows to look with root's rights."""
     targets = {number: procfs.link(pid, "fd/%d" % number) for number in (1, 2)}
     if targets[1] is None and targets[2] is None:
-        return _closed_to_us(manager, user)
+        return (_as_root(pid, engine) if sudo else None) or _closed_to_us(manager, user)
     order = STREAMS.get(engine, (1, 2))
     files = [number for number in order if _is_regular(pid, number)]
     if files:
@@ -96,6 +96,15 @@ def find_place(pid: int, engine: str, manager: str, user: str | None) -> Place:
 def _is_regular(pid: int, number: int) -> bool:
     entry = procfs.fd_stat(pid, number)
     return entry is not None and stat_bits.S_ISREG(entry.st_mode)
+
+
+def _as_root(pid: int, engine: str) -> Place | None:
+    """A file that another user's server writes to, as root sees it; any other target is guessed from outside."""
+    for number in STREAMS.get(engine, (1, 2)):
+        target = asroot.link(pid, "fd/%d" % number) or ""
+        if target.startswith("/") and not target.startswith("/dev/") and not target.endswith(" (deleted)"):
+            return Place({"kind": "file", "target": target}, {"kind": "file", "target": target}, [])
+    return None
 
 
 def _closed_to_us(manager: str, user: str | None) -> Place:

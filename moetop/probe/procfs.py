@@ -114,8 +114,11 @@ def argv(pid: int) -> list[str]:
 def environ(pid: int) -> dict[str, str] | None:
     """The environment a process was started with, None where not permitted."""
     data = read_bytes(f"{PROC}/{pid}/environ", MAX_ENVIRON_BYTES)
-    if data is None:
-        return None
+    return None if data is None else parse_environ(data)
+
+
+def parse_environ(data: bytes) -> dict[str, str]:
+    """`NAME=value` entries between zero bytes."""
     found: dict[str, str] = {}
     for item in data.decode("utf-8", "replace").split("\0"):
         name, equals, value = item.partition("=")

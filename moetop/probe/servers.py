@@ -53,7 +53,7 @@ class ServerWatch:
         self._options = options
         self._emit = emit
         self._hub = LogHub(options, emit)
-        self._finder = Finder()
+        self._finder = Finder(bool(options.get("sudo", False)))
         self._lock = threading.Lock()
         self._gpu_pids: dict[int, list[int]] = {}
         self._watched: dict[tuple[int, int], _Watched] = {}
