@@ -199,6 +199,39 @@ def test_a_killed_moetop_leaves_nothing_on_the_host(sshd: Sshd, client: Client, 
     until(lambda: not any(is_running(int(pid)) for pid in children))
 
 
+def test_a_moetop_that_was_stopped_itself_blames_no_host() -> None:
+    program = textwrap.dedent(f"""
+        import sys, time
+        sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+        import moetop.fleet as fleet
+        from moetop.transport import ProbeOptions
+        from moetop.transport.local import LocalTransport
+        fleet.SILENT_MIN_S = 1.0
+        class Sink:
+            def frame(self, host, frame, raw): print("frame", flush=True)
+            def link(self, host, link): print(link.phase, flush=True)
+        fleet.Fleet([LocalTransport()], Sink(), ProbeOptions(interval_s=0.2, discover=False)).start()
+        time.sleep(60)
+    """)
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    said: list[str] = []
+
+    def hear(frames: int) -> None:
+        while said.count("frame") < frames:
+            said.append(next(process.stdout).strip())  # type: ignore[arg-type]
+
+    hear(3)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(2.5)  # longer than the silence that would be too long
+    process.send_signal(signal.SIGCONT)
+    hear(said.count("frame") + 16)
+    process.kill()
+    process.wait(5)
+    process.stdout.close()
+    assert "lost" not in said
+
+
 def test_this_machine_is_watched_and_its_probe_dies_with_the_fleet(ear: Ear) -> None:
     fleet = Fleet([LocalTransport("here")], ear, ProbeOptions(interval_s=0.1))
     fleet.start()
