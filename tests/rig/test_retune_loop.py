@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -233,3 +236,81 @@ def test_a_vllm_server_is_asked_by_its_own_metric_names(rig):
     rig.start()
     plan = rig.plan(engine=Engine.VLLM, args={"moe_backend": "triton", "model": "m"}, version="0.11.0")
     assert any(refusal.code == "no_script" for refusal in plan.refusals)
+
+
+@pytest.fixture
+def terminal():
+    """(what the person types into, what moetop reads): a real pseudo-terminal."""
+    leader, follower = os.openpty()
+    with os.fdopen(leader, "w", buffering=1) as keys, os.fdopen(follower, "r") as tty:
+        yield keys, tty
+
+
+def test_the_hosts_name_is_typed_at_the_terminal_and_anything_else_touches_nothing(rig, terminal):
+    keys, tty = terminal
+    rig.start()
+    busy = call(rig, yes=False, input=tty, report=lambda: rig.report(metrics=None, port=None, args={}))
+    keys.write("yes\n")
+    with pytest.raises(jobs.RetuneRefused, match="not confirmed"):
+        cli.run_on(busy)
+    assert "type rig to go on" in busy.err.getvalue()
+    assert not list((rig.state / "moetop/jobs").iterdir())
+
+
+@pytest.mark.slow
+def test_at_the_terminal_the_question_of_a_long_drain_is_answered_and_an_interrupt_can_cancel(rig, terminal):
+    keys, tty = terminal
+    rig.faults("ignore_sigterm@1 never_ready@2")
+    rig.start()
+    timeouts = {**QUICK, "drain_s": 1.0, "ask_s": 30.0}
+    asked = call(rig, yes=False, input=tty, overrides=lambda server: Overrides(timeouts=timeouts))
+    keys.write("yes\n")
+    code = []
+    worker = threading.Thread(target=lambda: code.append(cli.run_on(asked)))
+    worker.start()
+    until(lambda: "wait / kill?" in asked.err.getvalue(), "it asks")
+    keys.write("kill\n")
+    until(lambda: "wait until it is ready: running" in asked.err.getvalue(), "it starts", 30)
+    real, keyed = jobs.poll, []
+
+    def interrupted(*args: object, **kwargs: object) -> object:
+        if not keyed:
+            keyed.append(keys.write("cancel\n"))
+            raise KeyboardInterrupt
+        return real(*args, **kwargs)
+
+    jobs.poll = interrupted
+    try:
+        worker.join(60)
+    finally:
+        jobs.poll = real
+    assert code == [ExitCode.ROLLED_BACK]
+    assert "cancelled by" in asked.out.getvalue() and rig.healthy()
+
+
+@pytest.mark.slow
+def test_interrupting_moetop_leaves_the_job_running(rig, tmp_path):
+    rig.tune_fault("slow")
+    rig.start()
+    (tmp_path / "spec").write_text(json.dumps(rig.plan().spec))
+    code = (
+        "import io, json, sys\n"
+        "from moetop.retune import cli, job, wire; from moetop.transport.local import LocalTransport\n"
+        "t = LocalTransport('rig')\n"
+        "r = {'op': 'start', 'operator': 'me@laptop', 'spec': json.load(open(sys.argv[1]))}\n"
+        "ref = job.JobRef(job=wire.ask(t, r)['job'], host='rig'); print(ref.job, flush=True)\n"
+        "sys.exit(int(cli._follow(cli.Call(t, 'rig', None, input=io.StringIO()), ref, None)))\n"
+    )
+    client = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "spec")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=rig.root,
+    )
+    job = client.stdout.readline().decode().strip()
+    ref = jobs.JobRef(job=job, host="rig")
+    rig.at_step(ref, "tune")
+    client.send_signal(signal.SIGINT)
+    _, said = client.communicate(timeout=30)
+    assert client.returncode == ExitCode.RUNNING and b"left running on rig" in said
+    assert rig.end(ref).status == "retuned"
