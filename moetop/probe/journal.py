@@ -24,6 +24,7 @@ FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 30.0
 SETTLED_S = 60.0  # a command that ran this long starts anew without a penalty
 IDLE_S = 1.0
+LIVE_BYTES = 16384  # so little at a time, a moment after the start, is no history any more
 MARK_LINES = 3  # so many lines in a row name a place in a log that has no places of its own
 SYNC_LINES = 200000
 STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) ?")
@@ -204,11 +205,10 @@ class CommandFollower:
         split = Splitter()
         poll = select.poll()
         poll.register(fd, select.POLLIN | select.POLLHUP)
+        began = time.monotonic()
         while not self._stop.is_set():
             if not poll.poll(int(IDLE_S * 1000)):
-                if self._sync:
-                    self._end_sync()
-                self._end_past()
+                self._caught_up()
                 self.picker.flush()
                 continue
             data = os.read(fd, 1 << 18)
@@ -217,9 +217,17 @@ class CommandFollower:
             cut, block = split.feed(data)
             for line in ([cut.rstrip(b"\n")] if cut else []) + block.split(b"\n")[:-1]:
                 self._take(line)
+            if len(data) < LIVE_BYTES and time.monotonic() - began > IDLE_S:
+                self._caught_up()
         rest = split.take_all()
         if rest and not self._stop.is_set():
             self._take(rest)
+
+    def _caught_up(self) -> None:
+        """What comes now is new: a history is printed without pauses, in full pipes."""
+        if self._sync:
+            self._end_sync()
+        self._end_past()
 
     def _take(self, line: bytes) -> None:
         entry = self._source.entry(line)
