@@ -117,9 +117,6 @@ class LineSplitter:
         """Bytes seen since the last newline, kept or not."""
         return self._size
 
-    def rest(self) -> bytes:
-        return b"".join(self._parts)
-
     def _keep(self, piece: bytes) -> None:
         room = self._limit + 1 - self._size
         if room > 0 and piece:
