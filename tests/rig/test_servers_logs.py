@@ -81,7 +81,7 @@ class Room:
         monkeypatch.setenv("LOG", str(self.log))
         monkeypatch.setenv("PIDS", str(self.pids))
         monkeypatch.setattr(journal, "FIRST_WAIT_S", 0.1)
-        monkeypatch.setattr(journal, "IDLE_S", 0.1)
+        monkeypatch.setattr(journal, "IDLE_S", 0.4)
 
     def install(self, name: str, text: str) -> None:
         path = self.bin / name
