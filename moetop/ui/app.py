@@ -25,7 +25,7 @@ from moetop.ui.scene import HostView, Scene
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.screens.detail import DetailScreen
 from moetop.ui.screens.findings import FindingsScreen
-from moetop.ui.screens.fleet import FleetScreen
+from moetop.ui.screens.fleet import ROOMY_LINES, FleetScreen
 from moetop.ui.screens.help import HelpScreen
 from moetop.ui.screens.jobs import JobsScreen
 from moetop.ui.screens.log import LogScreen
@@ -97,7 +97,7 @@ class MoetopApp(App[int]):
         self.findings = FindingsLog()
         self.paused = False
         self.paused_at = 0.0
-        self.range_s = RANGES_S[1]
+        self.range_chosen: float | None = None
         self.map_kind = "power"
         self.cursor_t: float | None = None
         self.trail = StateTrail()
@@ -133,7 +133,7 @@ class MoetopApp(App[int]):
         self.push_screen(keys.FLEET)
         for error in self.theme_errors:
             self.say(error.sentence(), "warning", title="theme not used")
-        if self.demo_note:
+        if self.demo_note and self.size.height < ROOMY_LINES:
             self.say(self.demo_note, title="demo")
         if self.ticking:
             self.set_interval(TICK_S, self.tick)
@@ -216,6 +216,18 @@ class MoetopApp(App[int]):
     def chosen_host(self) -> HostView | None:
         """The host under the cursor of the fleet."""
         return self.scene.host(self.chosen[0]) if self.chosen is not None else None
+
+    @property
+    def range_s(self) -> float:
+        """Length of the charts, seconds: as chosen, else one minute until there is more to show, then five."""
+        if self.range_chosen is not None:
+            return self.range_chosen
+        host = self.chosen_host()
+        for gpu in host.report.gpus if host is not None else ():
+            history = self.feed.history(host.name, gpu.index) if host is not None else None
+            if history is not None and history.first_t is not None and history.last_t is not None:
+                return RANGES_S[0] if history.last_t - history.first_t < RANGES_S[0] else RANGES_S[1]
+        return RANGES_S[1]
 
     def playback(self) -> Playback | None:
         """Where a replay stands."""
@@ -388,7 +400,7 @@ class MoetopApp(App[int]):
         self.show_top()
 
     def _set_range(self, at: int) -> None:
-        self.range_s = RANGES_S[at]
+        self.range_chosen = RANGES_S[at]
         self.show_top()
 
     def do_range_1m(self) -> None:
@@ -426,10 +438,17 @@ class MoetopApp(App[int]):
             target = target if end is None else min(end, target)
             self.perform(lambda: self._seek(target), "replay")
             return
-        now = self._present.t
-        wanted = (self.cursor_t if self.cursor_t is not None else now) + step_s
-        wanted = max(wanted, now - self._history_s())
-        self.cursor_t = wanted if wanted < now else None
+        self.go_to_time((self.cursor_t if self.cursor_t is not None else self.present_t) + step_s)
+
+    @property
+    def present_t(self) -> float:
+        """The present of the newest scene, epoch seconds of this machine."""
+        return self._present.t
+
+    def go_to_time(self, t: float) -> None:
+        """Show the fleet as it was at `t` (epoch seconds of this machine), as far back as is kept."""
+        wanted = max(t, self.present_t - self._history_s())
+        self.cursor_t = wanted if wanted < self.present_t else None
         self._set_scene()
         self.show_top()
 

@@ -343,6 +343,27 @@ def point_map(width: int, height: int, kind: MapKind, points: Iterable[Point]) -
     return lines
 
 
+def nearest_point(
+    width: int, height: int, kind: MapKind, points: Iterable[Point], column: int, row: int
+) -> Point | None:
+    """The point drawn nearest to a cell of a map of this size, within three cells."""
+    canvas = Canvas(width - AXIS_WIDTH, height - 1)
+
+    def distance(point: Point) -> float:
+        x, y = _cell(canvas, kind, point.x, point.y)
+        return abs(x + AXIS_WIDTH - column) + 2 * abs(y - row)
+
+    found = min(points, key=distance, default=None)
+    return found if found is not None and distance(found) <= 3 else None
+
+
+def time_at(width: int, column: int) -> float | None:
+    """The place 0..1 on the time axis of a column of a time chart this wide; None beside the plot."""
+    inner = plot_width(width)
+    place = (column - AXIS_WIDTH + 0.5) / inner
+    return place if 0 <= place <= 1 else None
+
+
 def _few(ticks: Sequence[float], rows: int) -> Sequence[float]:
     return ticks if rows >= 9 else (ticks[0], ticks[len(ticks) // 2], ticks[-1])
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from moetop.errors import MoetopError
 from moetop.history import GpuHistory, ServerHistory
 from moetop.model import HostReport, Link, LogEvent, LogLine, Status
 
@@ -111,7 +112,9 @@ class Playback:
 
 
 class Actions(Protocol):
-    """What keys may do besides looking. All may be called from a worker thread and may block."""
+    """What keys may do besides looking. Those that write, plan, start, cancel or seek are called from a
+    worker thread and may block; `retune_refusal`, `jobs` and `playback` are asked while drawing and must
+    answer at once."""
 
     def write_snapshot(self) -> str:
         """Write a snapshot of the fleet now; the path it went to. Raises MoetopError."""
@@ -185,7 +188,5 @@ class NoActions:
     def set_speed(self, speed: float) -> None:
         raise self._refuse()
 
-    def _refuse(self) -> Exception:
-        from moetop.errors import MoetopError
-
+    def _refuse(self) -> MoetopError:
         return MoetopError(self.WHY)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
+from moetop.model import Calm, HostReport
 from moetop.ui.feed import WatchFeed
 from moetop.ui.scene import HostView, Scene
+
+_log = logging.getLogger("moetop.ui")
 
 
 def gather(feed: WatchFeed, t: float) -> Scene:
@@ -12,16 +17,32 @@ def gather(feed: WatchFeed, t: float) -> Scene:
     hosts = []
     for name in feed.names():
         try:
-            hosts.append(
-                HostView(
-                    name=name,
-                    report=feed.report(name),
-                    link=feed.link_of(name),
-                    now=feed.host_now(name),
-                    last_t=feed.last_t(name),
-                    statuses=feed.statuses(name),
-                )
-            )
+            hosts.append(_view(feed, name, _report(feed, name)))
         except KeyError:
             continue  # the host was taken off while we looked
     return Scene(tuple(hosts), generation, t)
+
+
+def _report(feed: WatchFeed, name: str) -> HostReport:
+    """The host's report; where making it fails, a report that says so: one host never takes the others down."""
+    try:
+        return feed.report(name)
+    except Exception as error:
+        if name not in feed.names():
+            raise KeyError(name) from error
+        _log.exception("report of %s", name)
+        words = (
+            f"moetop could not judge this host ({type(error).__name__}: {error}); run with --debug FILE and report it"
+        )
+        return HostReport(name=name, headline=Calm.NO_FINDING.value, error=words)
+
+
+def _view(feed: WatchFeed, name: str, report: HostReport) -> HostView:
+    return HostView(
+        name=name,
+        report=report,
+        link=feed.link_of(name),
+        now=feed.host_now(name),
+        last_t=feed.last_t(name),
+        statuses=feed.statuses(name),
+    )

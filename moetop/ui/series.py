@@ -42,6 +42,10 @@ class Window:
         cursor = None if self.cursor is None else (self.cursor - self.start) / length
         return TimeAxis(f"-{fmt.short_span(length)}", fmt.clock_time(self.end), marks, cursor)
 
+    def at(self, place: float) -> float:
+        """Seconds at 0..1 of the window."""
+        return self.start + place * (self.end - self.start)
+
     def place(self, t: float) -> float | None:
         """0..1 within the window, None outside."""
         return (t - self.start) / (self.end - self.start) if self.start <= t <= self.end else None

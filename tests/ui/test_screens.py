@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from moetop.model import EventKind, EventSeverity, LogLine, LogPlace
+from moetop.model import EventKind, EventSeverity, HostReport, LogLine, LogPlace
 from moetop.ui import keys
 from moetop.ui.feed import JobStep, JobView, Playback, RetunePlan
 from moetop.ui.screens.base import MoeScreen
@@ -472,3 +472,31 @@ async def test_lines_are_filtered_by_kind_rank_and_words() -> None:
         assert "only: rank:tp3 kind:kv !59" in screen.text()
         await screen.press("escape")
         assert len(view.query_one("LogView").log_lines.shown) == 64
+
+
+async def test_a_click_on_the_chart_goes_to_that_time_and_one_on_the_map_selects_the_gpu() -> None:
+    async with opened(fleet_without_lost()) as screen:
+        await screen.pilot.click("#chart", offset=(20, 3))
+        await screen.settle()
+        assert "ago" in screen.lines()[0]
+        await screen.press("0")
+        rows = screen.app.screen.query_one("#map").plain_lines()
+        y = next(n for n, line in enumerate(rows) if "h200-lab" in line)
+        await screen.pilot.click("#map", offset=(rows[y].index("●"), y))
+        await screen.settle()
+        assert screen.app.chosen == ("h200-lab", 0)
+
+
+async def test_a_host_that_cannot_be_judged_is_a_row_with_words_and_the_others_go_on() -> None:
+    class Failing(scenes.StillFeed):
+        def report(self, host: str) -> HostReport:
+            if host == "bad":
+                raise ValueError("a bug")
+            return super().report(host)
+
+    feed = Failing()
+    feed.put(HostReport(name="bad", headline="no_finding"))
+    feed.put(scenes.sixteen().reports["node-00"])
+    async with opened(feed) as screen:
+        assert "could not judge this host (ValueError: a bug)" in screen.text()
+        assert "15 H200" in screen.text()

@@ -13,7 +13,7 @@ from moetop.errors import UsageError
 from moetop.model import LogLine
 from moetop.ui import fmt, keys
 from moetop.ui.attention import answers
-from moetop.ui.charts import ACTIVITY_MAP, POWER_MAP, Line, Point, point_map, time_chart
+from moetop.ui.charts import ACTIVITY_MAP, POWER_MAP, Line, Point, nearest_point, point_map, time_at, time_chart
 from moetop.ui.logtext import log_words, order_sources
 from moetop.ui.paint import clean
 from moetop.ui.rows import SORTS, Filter, TableRow, build_rows, parse_filter
@@ -378,6 +378,24 @@ class FleetScreen(MoeScreen):
         shown = self.query_one(AnswerLines).answers
         if message.at < len(shown) and shown[message.at].host:
             self.moetop.open_why(shown[message.at].host)
+
+    def on_plot_clicked(self, message: Plot.Clicked) -> None:
+        """A click on the map selects the GPU there; one on the chart goes to that time."""
+        size, app = message.plot.content_size, self.moetop
+        if message.plot.id == "map" and self._map_cache is not None:
+            kind = POWER_MAP if app.map_kind == "power" else ACTIVITY_MAP
+            point = nearest_point(size.width, size.height, kind, self._map_cache[2], message.x, message.y)
+            if point is not None and point.key is not None:
+                self._moved = True
+                self.folded.discard(point.key[0])
+                self.show()
+                self.query_one(FleetTable).select(*point.key)
+            return
+        place, host = time_at(size.width, message.x), self.host()
+        window = window_of(host, app.range_s, app.host_cursor(host)) if host is not None else None
+        if place is not None and host is not None and window is not None:
+            now = host.now if host.now is not None else host.last_t
+            app.go_to_time(app.present_t - ((now or 0.0) - window.at(place)))
 
     def on_log_view_opened(self) -> None:
         self.action_deed("log")
