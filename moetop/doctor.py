@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from moetop.errors import ExitCode
-from moetop.model import HostReport, Link, LinkPhase, Status
+from moetop.errors import ExitCode, LinkError
+from moetop.model import HostReport, Link, LinkPhase, LogPlace, Status
 from moetop.text import plain
 
 if TYPE_CHECKING:
     from moetop.config import Config
 
 STEPS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("settings", frozenset({"config", "proxy", "needs_openssh"})),
+    ("settings", frozenset({"config", "proxy", "needs_openssh", "openssh_missing"})),
     (
         "reach",
         frozenset(
@@ -34,7 +34,12 @@ STEPS: tuple[tuple[str, frozenset[str]], ...] = (
 )
 """Steps in the order a connection takes them, each with the link codes that mean it failed."""
 
-NVML_CODES = ("driver_mismatch", "no_driver", "no_nvml", "no_gpu", "smi_missing", "smi_failed", "smi_hang")
+LATER_STEPS = ("nvml", "gpm", "server", "log")
+NVML_CODES = ("driver_mismatch", "no_driver", "no_nvml", "no_gpu", "not_permitted", "smi_missing", "smi_failed")
+SLOW_NVML_CODES = ("smi_hang", "stuck_gpu")
+LOG_FIXES = {"log_denied": None, "log_missing": "see that the path is right and the server writes there"}
+"""A log that may not be read says itself what to do."""
+
 GLYPHS = {"ok": "✓", "warn": "▲", "fail": "✕", "skip": "–"}
 
 
@@ -48,20 +53,23 @@ class Check:
     fix: str | None = None
 
 
-def examine(link: Link, report: HostReport, statuses: Mapping[str, Status]) -> Iterator[Check]:
-    """The checks of one host in their order. Pure."""
+def examine(
+    link: Link, report: HostReport, statuses: Mapping[str, Status], known: Mapping[str, str] | None = None
+) -> Iterator[Check]:
+    """The checks of one host in their order. Pure. `known` has better words than "ok" for steps that passed."""
+    words = known or {}
     broken = link.phase is LinkPhase.LOST
     failed = next((n for n, (_, codes) in enumerate(STEPS) if link.code in codes), 1) if broken else len(STEPS)
     for n, (step, _) in enumerate(STEPS):
         if n < failed:
-            words = "ok" if step != "python" or report.source != "nvidia-smi" else "none that can be used"
-            yield Check(step, "ok" if words == "ok" else "warn", words)
+            passed = step != "python" or report.source != "nvidia-smi"
+            yield Check(step, "ok", words.get(step, "ok")) if passed else Check(step, "warn", "none that can be used")
         elif n == failed:
             yield Check(step, "fail", link.reason or "failed", link.advice)
         else:
             yield Check(step, "skip", "not reached")
     if broken:
-        for step in ("nvml", "gpm", "server", "log"):
+        for step in LATER_STEPS:
             yield Check(step, "skip", "not reached")
         return
     yield _nvml(report, statuses)
@@ -72,11 +80,11 @@ def examine(link: Link, report: HostReport, statuses: Mapping[str, Status]) -> I
 
 
 def _nvml(report: HostReport, statuses: Mapping[str, Status]) -> Check:
-    for code in NVML_CODES:
-        if code in statuses and (statuses[code].fatal or not report.gpus):
-            return Check("nvml", "fail", statuses[code].message)
+    for code in (*NVML_CODES, *SLOW_NVML_CODES):
+        if code in statuses and statuses[code].level != "info" and (statuses[code].fatal or not report.gpus):
+            return Check("nvml", "fail", statuses[code].message, _first_remedy(report))
     if not report.gpus:
-        return Check("nvml", "fail", report.error or "no GPU answered")
+        return Check("nvml", "fail", report.error or "no GPU answered", _first_remedy(report))
     names = sorted({gpu.name or "unnamed" for gpu in report.gpus})
     words = f"{len(report.gpus)} x {', '.join(names)}, driver {report.driver or 'unknown'}"
     if report.source == "nvidia-smi":
@@ -84,13 +92,20 @@ def _nvml(report: HostReport, statuses: Mapping[str, Status]) -> Check:
         return Check("nvml", "warn", f"{words}, read through nvidia-smi", fix)
     lost = [str(gpu.index) for gpu in report.gpus if gpu.error]
     if lost:
-        return Check("nvml", "warn", f"{words}; GPU {', '.join(lost)} cannot be read")
+        return Check("nvml", "warn", f"{words}; GPU {', '.join(lost)} cannot be read", _first_remedy(report))
     return Check("nvml", "ok", words)
 
 
+def _first_remedy(report: HostReport) -> str | None:
+    """What to do about the gravest finding of the host."""
+    return next((finding.remedy[0] for finding in report.findings if finding.remedy), None)
+
+
 def _gpm(report: HostReport) -> Check:
+    if not report.gpus:
+        return Check("gpm", "skip", "no GPU to ask")
     able = sum(gpu.gpm is not None for gpu in report.gpus)
-    if able == len(report.gpus) and able:
+    if able == len(report.gpus):
         return Check("gpm", "ok", "tensor and memory activity are measured")
     why = next((gpu.absent["gpm"] for gpu in report.gpus if "gpm" in gpu.absent), "not supported by GPU or driver")
     return Check("gpm", "warn", f"{able} of {len(report.gpus)} GPUs ({why}): verdicts on the others are inferred")
@@ -100,48 +115,91 @@ def _servers(report: HostReport, statuses: Mapping[str, Status]) -> Iterator[Che
     if not report.servers:
         fix = "start moetop as the server's user, or name its log with --log-path"
         yield Check("server", "warn", "no SGLang, vLLM or TensorRT-LLM process found", fix)
-        yield Check("log", "skip", "no server")
+        trouble = next((statuses[code] for code in ("log_denied", "log_missing") if code in statuses), None)
+        if trouble is not None:
+            yield Check("log", "fail", trouble.message, LOG_FIXES[trouble.code])
+        else:
+            yield Check("log", "skip", "no server")
         return
     for server in report.servers:
         version = f" {server.version}" if server.version else ""
-        yield Check("server", "ok", f"{server.name}: {server.engine or 'unknown engine'}{version}, pid {server.pid}")
-        place = server.log
-        trouble = next((statuses[code] for code in ("log_denied", "log_missing") if code in statuses), None)
-        if place is None or place.target is None:
-            why = place.why if place is not None else None
-            yield Check("log", "warn", why or "its output is not known", place.fix if place is not None else None)
-        elif trouble is not None:
-            yield Check("log", "fail", trouble.message, "start moetop as a user who may read it")
-        else:
-            yield Check("log", "ok", f"{place.kind} {place.target}, {sum(server.counts.values())} lines understood")
+        running = f"pid {server.pid}" if server.pid is not None else "known from its log only"
+        yield Check("server", "ok", f"{server.name}: {server.engine or 'unknown engine'}{version}, {running}")
+        yield _log(server.log, sum(server.counts.values()), statuses)
+
+
+def _log(place: LogPlace | None, understood: int, statuses: Mapping[str, Status]) -> Check:
+    if place is None or place.target is None:
+        if understood:
+            return Check("log", "ok", f"{understood} lines understood")
+        why = place.why if place is not None else None
+        return Check("log", "warn", why or "its output is not known", place.fix if place is not None else None)
+    for code, fix in LOG_FIXES.items():
+        if code in statuses and place.target in statuses[code].message:
+            return Check("log", "fail", statuses[code].message, fix)
+    return Check("log", "ok", f"{place.kind} {place.target}, {understood} lines understood")
+
+
+def _settings_words(config: Config) -> dict[str, str]:
+    """What ssh's own configuration makes of each host, for hosts that are reached by ssh."""
+    from moetop.session import target_of
+    from moetop.transport.ssh_config import resolve
+
+    words = {}
+    for host in config.hosts:
+        if host.transport == "local":
+            words[host.name] = "this machine"
+            continue
+        try:
+            found = resolve(target_of(config, host))
+        except LinkError:
+            continue  # the connection says it with its fix
+        way = f" by way of {', '.join(found.proxy_jump)}" if found.proxy_jump else ""
+        words[host.name] = found.shown + (way or (" through a ProxyCommand" if found.proxy_command else ""))
+    return words
 
 
 def run_doctor(config: Config) -> ExitCode:
     """Check every host of `config` and print a line a step. 4 when a host cannot be watched."""
+    from moetop.export.output import print_text
     from moetop.headless import CONNECT_GRACE_S, SEARCH_GRACE_S
-    from moetop.session import live_session
+    from moetop.session import live_session, local_host
 
+    config = config if config.hosts else replace(config, hosts=(local_host(config),))
     session = live_session(config, window_s=1.0)
+    settings = _settings_words(config)
     watch = session.watch
     names = watch.names()
+
+    def known(name: str) -> dict[str, str]:
+        hello = watch.hello(name)
+        words = {"settings": settings[name]} if name in settings else {}
+        if hello is not None and hello.python and hello.source != "nvidia-smi":
+            words["python"] = hello.python
+        if hello is not None and hello.user:
+            words["session"] = f"as {hello.user}" + (f" on {hello.hostname}" if hello.hostname else "")
+        return words
+
     with session.running():
         watch.wait(lambda: all(watch.is_sampled(name, 1.0) for name in names), CONNECT_GRACE_S)
         watch.wait(lambda: all(watch.is_searched(name) for name in names), SEARCH_GRACE_S)
         watch.give_up_on_silent()
-        found = [(name, list(examine(watch.link_of(name), watch.report(name), watch.statuses(name)))) for name in names]
-    print(f"configuration  {config.path or 'none read; every value is the default'}")  # noqa: T201
+        found = [
+            (name, list(examine(watch.link_of(name), watch.report(name), watch.statuses(name), known(name))))
+            for name in names
+        ]
+    lines = [f"configuration  {config.path or 'none read; every value is the default'}"]
     code = ExitCode.OK
     for name, checks in found:
-        print(f"\n{plain(name)}")  # noqa: T201
-        for check in checks:
-            print(_line(check))  # noqa: T201
+        lines += ["", plain(name), *map(_line, checks)]
         if any(check.result == "fail" and check.step != "log" for check in checks):
             code = ExitCode.UNWATCHED
+    print_text("\n".join(lines) + "\n")
     return code
 
 
 def _line(check: Check) -> str:
-    utf8 = (sys.stdout.encoding or "").lower().startswith("utf")
+    utf8 = sys.stdout is not None and (sys.stdout.encoding or "").lower().startswith("utf")
     glyph = GLYPHS[check.result] if utf8 else check.result
     text = f"  {glyph:<4} {check.step:<15}{plain(check.words)}"
     return text if check.fix is None else f"{text}\n{'':22}-> {plain(check.fix)}"

@@ -99,21 +99,23 @@ def run_snapshot(session: Session, output: Output, say: Callable[[str], None], *
 def run_every(session: Session, output: Output, every_s: float, say: Callable[[str], None], *, check: bool) -> ExitCode:
     """One JSON line every `every_s` seconds until interrupted; hosts stay connected in between."""
     watch = session.watch
-    names = watch.names()
     complaints = Complaints(say)
     worst = ExitCode.OK
-    with session.running():
-        watch.wait(
-            lambda: all(watch.is_sampled(name, watch.window_s) for name in names), watch.window_s + CONNECT_GRACE_S
-        )
-        watch.wait(lambda: all(watch.is_searched(name) for name in names), SEARCH_GRACE_S)
+
+    def every(holds: Callable[[str], bool]) -> Callable[[], bool]:
+        return lambda: all(holds(name) for name in watch.names())
+
+    with session.running(lambda text: say(f"moetop: {text}")):
+        sampled = every(lambda name: watch.is_sampled(name, watch.window_s))
+        watch.wait(sampled, watch.window_s + CONNECT_GRACE_S)
+        watch.wait(every(watch.is_searched), SEARCH_GRACE_S)
         due = time.monotonic()
         while True:
             snapshot = watch.snapshot(session.taken_at())
             output.write_line(snapshot)
             complaints.tell(snapshot, session.recorder)
             worst = max(worst, exit_code(snapshot, check=check))
-            if all(watch.is_finished(name) for name in names):
+            if watch.wait(every(watch.is_finished), 0):
                 return worst
             due = max(due + every_s, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
@@ -122,12 +124,11 @@ def run_every(session: Session, output: Output, every_s: float, say: Callable[[s
 def run_record(session: Session, duration_s: float | None, say: Callable[[str], None]) -> ExitCode:
     """Copy the stream into the recorder until interrupted or `duration_s` is over."""
     watch = session.watch
-    names = watch.names()
-    with session.running():
+    with session.running(lambda text: say(f"moetop: {text}")):
         begun = time.monotonic()
         while duration_s is None or time.monotonic() - begun < duration_s:
             left_s = 1.0 if duration_s is None else min(1.0, duration_s - (time.monotonic() - begun))
-            if watch.wait(lambda: all(watch.is_finished(name) for name in names), max(left_s, 0.01)):
+            if watch.wait(lambda: all(watch.is_finished(name) for name in watch.names()), max(left_s, 0.01)):
                 break
             if session.recorder is not None and session.recorder.error is not None:
                 raise session.recorder.error

@@ -10,6 +10,7 @@ from pathlib import Path
 from moetop.config import Config
 from moetop.errors import ExitCode, UsageError
 from moetop.export.output import open_output, replace_file
+from moetop.reload import Reloader
 from moetop.session import Session
 from moetop.ui.app import run
 from moetop.ui.feed import NoActions
@@ -41,6 +42,23 @@ class SessionActions(NoActions):
     def __init__(self, session: Session, config: Config) -> None:
         self._session = session
         self._config = config
+
+    def _reloader(self) -> Reloader:
+        if self._session.reloader is None:
+            raise UsageError("the hosts of a recording or of the demo are fixed")
+        return self._session.reloader
+
+    def add_host(self, text: str) -> str:
+        """Watch one more host, as --host takes it; its name on screen. Raises MoetopError."""
+        return self._reloader().add_host(text)
+
+    def remove_host(self, name: str) -> None:
+        """Stop watching a host. Raises MoetopError."""
+        self._reloader().remove_host(name)
+
+    def take_notices(self) -> list[str]:
+        """Sentences that came up since the last call (the configuration was read anew), oldest first."""
+        return [] if self._session.reloader is None else self._session.reloader.take_notices()
 
     def write_snapshot(self) -> str:
         path = _free_path("moetop", "json")

@@ -6,19 +6,22 @@ import argparse
 import getpass
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from moetop.config import Config, HostSpec, Overrides, merge
 from moetop.config import load_config as read_config_file
 from moetop.diagnose.host import RECORDING
-from moetop.engines.literals import scan_literals
 from moetop.errors import ExitCode
 from moetop.fleet import Fleet
 from moetop.recording import Recorder
 from moetop.transport.base import HostTarget, ProbeOptions, Transport
 from moetop.watch import Watch
+
+if TYPE_CHECKING:
+    from moetop.reload import Reloader
 
 SCREEN_WINDOW_S = 10.0
 """Window of a live screen (judgement: long enough to be calm, short enough to follow a restart)."""
@@ -40,10 +43,23 @@ class Session:
     recorder: Recorder | None = None
     notes: tuple[str, ...] = ()
     transports: Sequence[Transport] = field(default_factory=tuple)
+    reloader: Reloader | None = None
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Start the fleet; on leaving, whatever the reason, stop it and close the recorder."""
+    def running(self, say: Callable[[str], None] | None = None) -> Iterator[None]:
+        """Start the fleet; on leaving, whatever the reason, stop it and close the recorder.
+
+        SIGHUP reads the configuration anew where there is one; `say` takes the sentence on that.
+        """
+        if self.reloader is None:
+            with self._started():
+                yield
+            return
+        with self.reloader.heeding_hangup(say), self._started():
+            yield
+
+    @contextmanager
+    def _started(self) -> Iterator[None]:
         self.fleet.start()
         try:
             yield
@@ -97,15 +113,26 @@ def open_session(args: argparse.Namespace, config: Config) -> Session:
         from moetop.demo import transports
 
         return _assemble(transports(flat_out=flat_out), window_s, live=False, flat_out=flat_out, record=config.record)
-    return live_session(config, window_s, once=flat_out and window_s == 0)
+    read = (lambda: load_config(args)) if config.path is not None else None
+    return live_session(config, window_s, once=flat_out and window_s == 0, read=read)
 
 
-def live_session(config: Config, window_s: float, *, once: bool = False) -> Session:
-    """Every host of the configuration, or this machine where it names none."""
+def live_session(
+    config: Config, window_s: float, *, once: bool = False, read: Callable[[], Config] | None = None
+) -> Session:
+    """Every host of the configuration, or this machine where it names none. `read` reads the configuration anew."""
     hosts = config.hosts or (local_host(config),)
     options = {host.name: probe_options(config, host, once=once) for host in hosts}
     transports = [transport_for(config, host) for host in hosts]
-    return _assemble(transports, window_s, live=True, record=config.record, per_host=options)
+    session = _assemble(transports, window_s, live=True, record=config.record, per_host=options)
+    if not once:
+        from dataclasses import replace
+
+        from moetop.reload import Reloader, Wiring
+
+        wiring = Wiring(target_of, probe_options, transport_for)
+        session.reloader = Reloader(replace(config, hosts=hosts), session.fleet, session.watch, wiring, read)
+    return session
 
 
 def local_host(config: Config) -> HostSpec:
@@ -117,23 +144,24 @@ def local_host(config: Config) -> HostSpec:
 
 def probe_options(config: Config, host: HostSpec, *, once: bool = False) -> ProbeOptions:
     """What the probe on `host` is asked to do."""
+    if once:
+        return ProbeOptions.single(config.interval_of(host), sudo=host.sudo)
+    from moetop.engines.literals import scan_literals
+
     literals, noise = scan_literals()
     return ProbeOptions(
         interval_s=config.interval_of(host),
-        once=once,
         literals=literals,
         noise_literals=noise,
         logs=tuple(host.probe_logs()),
-        discover=host.discover and not once,
+        discover=host.discover,
         sudo=host.sudo,
     )
 
 
-def transport_for(config: Config, host: HostSpec) -> Transport:
-    """The way to `host`; connects to nothing yet."""
-    from moetop.transport import open_transport
-
-    target = HostTarget(
+def target_of(config: Config, host: HostSpec) -> HostTarget:
+    """Where `host` is and how it is reached. Raises UsageError."""
+    return HostTarget(
         address=host.address,
         name=host.name,
         user=host.user,
@@ -145,7 +173,13 @@ def transport_for(config: Config, host: HostSpec) -> Transport:
         connect_timeout_s=host.connect_timeout_s,
         python=host.python,
     )
-    return open_transport(target, ask)
+
+
+def transport_for(config: Config, host: HostSpec) -> Transport:
+    """The way to `host`; connects to nothing yet."""
+    from moetop.transport import open_transport
+
+    return open_transport(target_of(config, host), ask)
 
 
 def ask(question: str, visible: bool) -> str | None:

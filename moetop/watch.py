@@ -18,6 +18,7 @@ from moetop.history import GpuHistory, ServerHistory
 from moetop.model import (
     AnyFrame,
     Gpus,
+    Hello,
     HostReport,
     Link,
     LinkPhase,
@@ -41,6 +42,7 @@ class _Host:
     def __init__(self, name: str, window_s: float, source: str | None) -> None:
         self.evidence = HostEvidence(name, window_s, source=source)
         self.link = Link()
+        self.hello: Hello | None = None
         self.histories: dict[int, GpuHistory] = {}
         self.server_histories: dict[str, ServerHistory] = {}
         self.metrics_t: dict[str, float] = {}
@@ -81,6 +83,7 @@ class Watch:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._hosts: dict[str, _Host] = {}
+        self._forgotten: set[str] = set()
         self._compared: dict[str, HostReport] = {}
         self._compared_at = float("-inf")
 
@@ -89,18 +92,24 @@ class Watch:
     def expect(self, host: str) -> None:
         """Name a host before anything is heard of it, so that it has a row at once."""
         with self._changed:
+            self._forgotten.discard(host)
             self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
             self._touch()
 
     def forget(self, host: str) -> None:
+        """Drop a host; what its supervisor still says is passed over until it is expected again."""
         with self._changed:
             self._hosts.pop(host, None)
+            self._compared.pop(host, None)
+            self._forgotten.add(host)
             self._touch()
 
     def frame(self, host: str, frame: AnyFrame, raw: bytes) -> None:
         if self._on_frame is not None:
             self._on_frame(host, raw)
         with self._changed:
+            if host in self._forgotten:
+                return
             entry = self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
             entry.recent.extend(entry.evidence.apply(frame))
             self._note(entry, frame)
@@ -109,6 +118,8 @@ class Watch:
 
     def link(self, host: str, link: Link) -> None:
         with self._changed:
+            if host in self._forgotten:
+                return
             entry = self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
             entry.link = link
             entry.evidence.apply_link(link)
@@ -127,6 +138,8 @@ class Watch:
                     if history is None:
                         history = entry.histories[sample.index] = GpuHistory()
                     history.add(frame.t, sample)
+        elif isinstance(frame, Hello):
+            entry.hello = frame
         elif isinstance(frame, Server):
             if frame.gone:
                 entry.servers.pop(frame.name, None)
@@ -147,9 +160,18 @@ class Watch:
         with self._lock:
             return list(self._hosts)
 
+    def _entry(self, host: str) -> _Host:
+        """A host; one that was forgotten since its name was read is as one of which nothing is known yet."""
+        return self._hosts.get(host) or _Host(host, self.window_s, self._source)
+
     def link_of(self, host: str) -> Link:
         with self._lock:
-            return self._hosts[host].link
+            return self._entry(host).link
+
+    def hello(self, host: str) -> Hello | None:
+        """What the host said of itself, once it did."""
+        with self._lock:
+            return self._entry(host).hello
 
     def report(self, host: str) -> HostReport:
         """The host's present report, compared with its equals once a second."""
@@ -158,7 +180,7 @@ class Watch:
                 return self._own_report(host)
             if host not in self._compared or self._clock() - self._compared_at >= 1.0:
                 self._compare()
-            return self._compared[host]
+            return self._compared.get(host) or self._own_report(host)
 
     def _compare(self) -> None:
         reports = compare_hosts([self._own_report(name) for name in self._hosts])
@@ -168,7 +190,7 @@ class Watch:
     def _own_report(self, host: str) -> HostReport:
         """What the host's own evidence gives; made anew only when something came in or a second passed."""
         with self._lock:
-            entry = self._hosts[host]
+            entry = self._entry(host)
             now = self._clock()
             if entry.report is None or entry.dirty or (self.live and now - entry.reported_at >= 1.0):
                 entry.report = entry.evidence.report(self._judged_at(entry, now))
@@ -196,40 +218,40 @@ class Watch:
 
     def history(self, host: str, gpu: int) -> GpuHistory | None:
         with self._lock:
-            return self._hosts[host].histories.get(gpu)
+            return self._entry(host).histories.get(gpu)
 
     def server_history(self, host: str, server: str) -> ServerHistory | None:
         with self._lock:
-            return self._hosts[host].server_histories.get(server)
+            return self._entry(host).server_histories.get(server)
 
     def recent_events(self, host: str) -> list[LogEvent]:
         """Events that came in while watching, oldest first."""
         with self._lock:
-            return list(self._hosts[host].recent)
+            return list(self._entry(host).recent)
 
     def sources(self, host: str) -> list[str]:
         with self._lock:
-            return list(self._hosts[host].evidence.books)
+            return list(self._entry(host).evidence.books)
 
     def tail(self, host: str, source: str) -> Sequence[LogLine]:
         with self._lock:
-            book = self._hosts[host].evidence.books.get(source)
+            book = self._entry(host).evidence.books.get(source)
             return list(book.tail) if book is not None else []
 
     def statuses(self, host: str) -> Mapping[str, Status]:
         with self._lock:
-            return dict(self._hosts[host].statuses)
+            return dict(self._entry(host).statuses)
 
     def host_now(self, host: str) -> float | None:
         """The present time on the host's own clock, seconds; its newest frame in a replay."""
         with self._lock:
-            entry = self._hosts[host]
+            entry = self._entry(host)
             judged_at = self._judged_at(entry, self._clock())
             return entry.last_t if judged_at is None else judged_at
 
     def last_t(self, host: str) -> float | None:
         with self._lock:
-            return self._hosts[host].last_t
+            return self._entry(host).last_t
 
     def snapshot(self, taken_at: float | None) -> Snapshot:
         """The whole fleet as `--snapshot` writes it. `taken_at` is epoch seconds."""
@@ -253,7 +275,7 @@ class Watch:
 
     def is_finished(self, host: str) -> bool:
         """Whether a replay or a single sample has come to its end."""
-        return self._hosts[host].link.phase is LinkPhase.FINISHED
+        return self._entry(host).link.phase is LinkPhase.FINISHED
 
     def give_up_on_silent(self) -> None:
         """Call hosts that never sent a sample lost, with the reason, before a last report."""
@@ -265,7 +287,7 @@ class Watch:
 
     def is_sampled(self, host: str, span_s: float) -> bool:
         """Whether samples of `host` span `span_s` seconds, or none will ever come."""
-        entry = self._hosts[host]
+        entry = self._entry(host)
         if entry.link.phase in (LinkPhase.LOST, LinkPhase.FINISHED):
             return True
         if any(status.fatal for status in entry.statuses.values()):
@@ -276,7 +298,7 @@ class Watch:
 
     def is_searched(self, host: str) -> bool:
         """Whether the search for servers and the first reading of their logs are through."""
-        entry = self._hosts[host]
+        entry = self._entry(host)
         if entry.link.phase in (LinkPhase.LOST, LinkPhase.FINISHED) or "no_server" in entry.statuses:
             return True
         if any(status.fatal for status in entry.statuses.values()) and not entry.servers:

@@ -46,6 +46,9 @@ HealthUrl = Annotated[
 Interpreter = Annotated[
     str, Form(re.compile(r"(?:/[\w./+-]{1,254}|python[\w.]{0,20})"), "python3 or the whole path of an interpreter")
 ]
+HostPattern = Annotated[
+    str, Form(re.compile(r"[\w.*?!@%+:,\- ]{1,255}"), "a pattern of Host aliases, such as gpu* or gpu*,!gpu-old")
+]
 Port = Annotated[int, Between(1, 65535)]
 Interval = Annotated[float, Between(0.1, 3600)]
 """Seconds between samples; under 0.1 s GPM sample pairs are void (measured on an H200)."""
@@ -183,10 +186,16 @@ class HostEntry(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupEntry(Settings):
-    """Hosts that share settings; names may hold ranges such as `gpu[01-32]`."""
+    """Hosts that share settings: named here (ranges such as `gpu[01-32]`), in a file, or in ssh_config."""
 
     name: Word
-    hosts: tuple[Text, ...]
+    hosts: tuple[Text, ...] = ()
+    hosts_file: Text | None = None
+    ssh_config: HostPattern | None = None
+
+    def __post_init__(self) -> None:
+        if not self.hosts and self.hosts_file is None and self.ssh_config is None:
+            raise ValueError("a group needs hosts, hosts_file or ssh_config")
 
 
 @dataclass(frozen=True, kw_only=True)

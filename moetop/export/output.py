@@ -115,6 +115,20 @@ class _Device:
         self._opened().write_line(snapshot)
 
 
+def print_text(text: str) -> None:
+    """Write `text` to standard output. Raises UsageError where that is closed or full, BrokenPipeError where the
+    reader left."""
+    if sys.stdout is None or sys.stdout.closed:
+        raise UsageError("standard output is closed")
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"standard output cannot be written: {error.strerror}") from None
+
+
 def unwritable(path: Path, error: OSError) -> UsageError:
     """The error for a path that cannot be written."""
     return UsageError(f"{plain(str(path), 300)} cannot be written: {error.strerror or error}")
