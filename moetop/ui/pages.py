@@ -9,19 +9,14 @@ from moetop.model import (
     Confidence,
     Finding,
     GpuReport,
-    HostReport,
     LinkPhase,
-    ServerReport,
     Severity,
-    TuningFile,
 )
 from moetop.ui import fmt
 from moetop.ui.paint import clean
 from moetop.ui.scene import HostView, gpu_sign, host_sign, host_words
 from moetop.ui.words import (
     CONFIDENCE_WORDS,
-    EVENT_ROLES,
-    EVENT_WORDS,
     FINDING_TITLES,
     LIMIT_WORDS,
     LINK_WORDS,
@@ -320,142 +315,6 @@ def host_page(host: HostView, t: float, width: int) -> Page:
     if not host.report.gpus:
         page += labelled("", host_words(host, t) or "none", width, "quiet")
     return page
-
-
-# ── server ───────────────────────────────────────────────────────────────────────────────────────
-
-FIRST_ARGS = (
-    "model_path", "model", "moe_runner_backend", "quantization", "tensor_parallel_size", "tp_size", "tp",
-    "ep_size", "enable_expert_parallel", "attention_backend", "max_running_requests", "cuda_graph_max_bs",
-)  # fmt: skip
-"""Arguments that matter most to tuning come first."""
-
-
-def server_page(host: HostReport, server: ServerReport, width: int) -> Page:
-    """Verdict, arguments, versions, numbers, files, runs, events of one server."""
-    phase, verdict = PHASE_SIGNS[server.phase], VERDICT_SIGNS[server.tuning.verdict]
-    page: Page = [
-        [
-            (f"{clean(server.name, 60)}", "text!"),
-            (f"   {server.engine.value if server.engine else 'engine not known'} {server.version or ''}", "text"),
-            (f"   {phase.glyph} {phase.word}", phase.role),
-        ]
-    ]
-    facts = [f"pid {server.pid}" if server.pid is not None else "", f"port {server.port}" if server.port else ""]
-    facts += [server.manager or "", "process gone" if server.gone else ""]
-    page.append([(clean("   ".join(filter(None, facts)), 300), "quiet")])
-    page += [blank(), [("Tuning       ", "accent!"), (f"{verdict.glyph} {verdict.word}", f"{verdict.role}!")]]
-    for sentence in server.tuning.evidence:
-        label, rest = split_label(sentence)
-        page += labelled(label, rest, width)
-    for at, line in enumerate(server.tuning.remedy):
-        page += labelled("Do" if at == 0 else "", line, width, "accent" if line.startswith(COMMAND) else "text!")
-    page += [blank(), head("Numbers"), *_metric_lines(server, width)]
-    page += [blank(), head("Tuning files this server reads"), *_file_lines(server.files, width)]
-    page += [blank(), head("Log"), *_log_place(server, width)]
-    page += [blank(), head("Runs (newest last)"), *_run_lines(server, width)]
-    page += [blank(), head("Events of the newest run"), *_event_lines(server)]
-    page += [blank(), head("Versions"), *_pairs(server.versions, width)]
-    order = {name: at for at, name in enumerate(FIRST_ARGS)}
-    args = dict(sorted(server.args.items(), key=lambda item: (order.get(item[0], 99), item[0])))
-    page += [blank(), head("Arguments"), *_pairs(args, width)]
-    page += [blank(), head("Environment (names that matter)"), *_pairs(server.env, width)]
-    for note in server.notes:
-        page += labelled("note", note, width, "quiet")
-    return page
-
-
-def _pairs(values: object, width: int) -> Page:
-    assert isinstance(values, dict)
-    if not values:
-        return labelled("", "none known", width, "quiet")
-    page: Page = []
-    for name, value in values.items():
-        page += [
-            [(f"{clean(str(name), 60):<32} ", "quiet"), (clean(str(value), 2000), "text")],
-        ]
-    return page
-
-
-def _metric_lines(server: ServerReport, width: int) -> Page:
-    numbers = server.metrics
-    if numbers is None:
-        return labelled("", "the server gives none, and its log has no periodic line yet", width, "quiet")
-    return two_columns(
-        [
-            ("running", fmt.number(numbers.running)),
-            ("waiting", fmt.number(numbers.waiting)),
-            ("generated", f"{fmt.number(numbers.generation_tokens_s)} tok/s"),
-            ("prompt", f"{fmt.number(numbers.prompt_tokens_s)} tok/s"),
-            ("KV used", f"{fmt.number(numbers.kv_usage_pct)} %"),
-            ("read from", numbers.source or fmt.ABSENT),
-        ],
-        width,
-    )
-
-
-def _file_lines(files: Sequence[TuningFile], width: int) -> Page:
-    if not files:
-        return labelled("", "not looked for yet, or none are read by this backend", width, "quiet")
-    page: Page = []
-    for file in files:
-        if not file.exists:
-            sign, word, role = "✕", "missing", "warning"
-        elif file.stale:
-            sign, word, role = "▲", "stale", "warning"
-        else:
-            sign, word, role = "●", "there", "good"
-        page.append(
-            [(f"{sign} {word:<8} ", role), (f"{clean(file.role, 30):<18} ", "quiet"), (clean(file.path), "text")]
-        )
-        if file.stale:
-            page += labelled("", file.stale, width, "warning")
-        facts = "  ".join(f"{name}={value}" for name, value in file.facts.items())
-        details = "  ".join(filter(None, (fmt.size(file.size) if file.size is not None else "", facts)))
-        if file.exists and details:
-            page += labelled("", details, width, "quiet")
-    return page
-
-
-def _log_place(server: ServerReport, width: int) -> Page:
-    place = server.log
-    if place is None:
-        return labelled("", "where its output goes is not known yet", width, "quiet")
-    page = labelled(place.kind, place.target or place.why or fmt.ABSENT, width)
-    if place.target and place.why:
-        page += labelled("", place.why, width, "warning")
-    if place.fix:
-        page += labelled("fix", place.fix, width, "accent")
-    return page
-
-
-def _run_lines(server: ServerReport, width: int) -> Page:
-    if not server.runs:
-        return labelled("", "no start of this server in what was read of its log", width, "quiet")
-    page: Page = []
-    for run in server.runs[-12:]:
-        sign = PHASE_SIGNS[run.phase]
-        start = run.start_text or fmt.clock_time(run.start)
-        page.append([(f"{run.n:>4}  {clean(start, 30):<22} ", "text"), (f"{sign.glyph} {sign.word}", sign.role)])
-    return page
-
-
-def _event_lines(server: ServerReport) -> Page:
-    newest = server.runs[-1].n if server.runs else None
-    events = [event for event in server.events if newest is None or event.run == newest][-40:]
-    page: Page = []
-    for event in events:
-        when = fmt.clock_time(event.t) if event.t is not None else clean(event.t_text or "--:--:--", 19)
-        times = f" ×{event.count}" if event.count > 1 else ""
-        role = EVENT_ROLES[event.severity]
-        page.append(
-            [
-                (f"{when[-8:]} ", "quiet"),
-                (f"{EVENT_WORDS.get(event.kind, event.kind.value):<9} ", role),
-                (clean(fmt.headless(event.line[:4096]), 1000) + times, role),
-            ]
-        )
-    return page or [[("none", "quiet")]]
 
 
 # ── help ─────────────────────────────────────────────────────────────────────────────────────────

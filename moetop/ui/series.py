@@ -10,8 +10,9 @@ from datetime import datetime, timezone
 from moetop.history import GpuHistory, History
 from moetop.model import LogEvent
 from moetop.ui import fmt
-from moetop.ui.charts import Mark, Point, Series, TimeAxis, dots
+from moetop.ui.charts import Mark, Series, TimeAxis, dots
 from moetop.ui.feed import WatchFeed
+from moetop.ui.maps import Point
 from moetop.ui.paint import clean
 from moetop.ui.scene import HostView, gpu_sign
 from moetop.ui.words import CHART_MARKS, EVENT_ROLES

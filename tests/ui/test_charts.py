@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from moetop.ui.charts import (
-    ACTIVITY_MAP,
-    POWER_MAP,
-    Canvas,
-    Line,
-    Mark,
-    Point,
-    Series,
-    TimeAxis,
-    dots,
-    point_map,
-    time_chart,
-)
+from moetop.ui.charts import Canvas, Line, Mark, Series, TimeAxis, dots, time_at, time_chart
+from moetop.ui.maps import ACTIVITY_MAP, POWER_MAP, Point, nearest_point, point_map
 from moetop.ui.paint import braille_in_ascii
 
 
@@ -120,3 +109,14 @@ def test_text_covers_dots_and_dots_outside_are_ignored() -> None:
 
 def test_braille_has_an_ascii_shape() -> None:
     assert [braille_in_ascii(code) for code in (0, 0x01, 0x80, 0x81)] == [" ", "'", ".", ":"]
+
+
+def test_places_on_a_chart_and_points_of_a_map_are_found_again() -> None:
+    assert time_at(48, 0) is None
+    place = time_at(48, 5)
+    assert place is not None and place < 0.05
+    point = Point(100, 55, "▲", "text", key=("glm5", 3))
+    lines = text(point_map(60, 12, POWER_MAP, [point]))
+    row = next(n for n, line in enumerate(lines) if "▲" in line)
+    assert nearest_point(60, 12, POWER_MAP, [point], lines[row].index("▲"), row) is point
+    assert nearest_point(60, 12, POWER_MAP, [point], 8, 2) is None

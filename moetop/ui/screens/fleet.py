@@ -13,8 +13,9 @@ from moetop.errors import UsageError
 from moetop.model import LogLine
 from moetop.ui import fmt, keys
 from moetop.ui.attention import answers
-from moetop.ui.charts import ACTIVITY_MAP, POWER_MAP, Line, Point, nearest_point, point_map, time_at, time_chart
+from moetop.ui.charts import Line, time_at, time_chart
 from moetop.ui.logtext import log_words, order_sources
+from moetop.ui.maps import ACTIVITY_MAP, POWER_MAP, Point, nearest_point, point_map
 from moetop.ui.paint import clean
 from moetop.ui.rows import SORTS, Filter, TableRow, build_rows, parse_filter
 from moetop.ui.scene import HostView, counts_words

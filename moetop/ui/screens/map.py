@@ -8,7 +8,8 @@ from typing import ClassVar
 from textual.widget import Widget
 
 from moetop.ui import keys
-from moetop.ui.charts import ACTIVITY_MAP, POWER_MAP, Line, point_map
+from moetop.ui.charts import Line
+from moetop.ui.maps import ACTIVITY_MAP, POWER_MAP, point_map
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.series import map_points
 from moetop.ui.widgets.plots import Plot

@@ -14,6 +14,7 @@ from moetop.ui.charts import Line, Series, dots, time_chart
 from moetop.ui.paint import clean
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.series import marks_of, nice_top, window_of
+from moetop.ui.serverpage import server_page
 from moetop.ui.widgets.plots import Plot
 from moetop.ui.widgets.text import TextPage
 
@@ -81,7 +82,7 @@ class ServerScreen(MoeScreen):
                 "what helps", "name the log with --log-path or in the configuration (servers:)", width
             )
             return page
-        return pages.server_page(host.report, server, width)
+        return server_page(server, width)
 
     def _draw(self, width: int, height: int, title: str, names: tuple[tuple[str, str, str], ...]) -> list[Line]:
         host, server, app = self.host(), self.server(), self.moetop

@@ -1,0 +1,307 @@
+"""State shared by the screens and the clockwork that fetches scenes. Knows no single screen."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
+from textual.message import Message
+
+from moetop.errors import MoetopError
+from moetop.model import LinkPhase
+from moetop.ui import fmt
+from moetop.ui.attention import FindingsLog, toast
+from moetop.ui.feed import Actions, NoActions, Playback, WatchFeed
+from moetop.ui.gather import gather
+from moetop.ui.paint import AsciiOnly, Colourless, Paint, clean
+from moetop.ui.palette import MoeCommands
+from moetop.ui.past import StateTrail, past_scene
+from moetop.ui.scene import HostView, Scene
+from moetop.ui.screens.base import MoeScreen
+from moetop.ui.terminal import terminal_has_utf8
+from moetop.ui.theme import DEFAULT_THEME, Theme, choose_theme, load_themes
+
+TICK_S = 0.2
+"""How often the app looks whether the feed has something new."""
+
+SCENE_S = 0.95
+"""Least time between two scenes once every host has answered: numbers that change faster cannot be read."""
+
+RANGES_S = (60.0, 300.0, 900.0, 3600.0)
+"""Time ranges of the charts, by the number keys."""
+
+
+class SceneReady(Message):
+    """A scene gathered by the worker."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__()
+        self.scene = scene
+
+
+class BaseApp(App[int]):
+    """State shared by the screens. It reads a feed and calls actions; it owns no connection."""
+
+    CSS_PATH = "moetop.tcss"
+    TITLE = "moetop"
+    ENABLE_COMMAND_PALETTE = True
+    COMMANDS: ClassVar = {MoeCommands}
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "interrupt", show=False, priority=True)]
+
+    def __init__(
+        self,
+        feed: WatchFeed,
+        *,
+        actions: Actions | None = None,
+        theme: str | None = None,
+        readonly: bool = False,
+        demo_note: str | None = None,
+        interval_s: float = 1.0,
+        clock: Callable[[], float] = time.time,
+        ascii_only: bool | None = None,
+        no_color: bool | None = None,
+        bell: bool = False,
+        ticking: bool = True,
+        mode: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.feed = feed
+        self.actions = actions or NoActions()
+        self.readonly = readonly
+        self.demo_note = demo_note
+        self.interval_s = interval_s
+        self.clock = clock
+        self.bell_on = bell
+        self.ticking = ticking
+        self.mode = mode
+        self.bare = (self.no_color or bool(os.environ.get("NO_COLOR"))) if no_color is None else no_color
+        self.ascii_only = not terminal_has_utf8() if ascii_only is None else ascii_only
+        self.themes, self.theme_errors = load_themes()
+        self.paint = Paint(choose_theme(theme, self.themes, self.theme_errors), self.bare)
+        self.scene = Scene(t=clock())
+        self.findings = FindingsLog()
+        self.paused = False
+        self.paused_at = 0.0
+        self.range_chosen: float | None = None
+        self.map_kind = "power"
+        self.cursor_t: float | None = None
+        self.trail = StateTrail()
+        self._present = Scene(t=clock())
+        self._aimed = False
+        self.chosen: tuple[str, int | None] | None = None
+        self._gathering = False
+        self._gathered_at = float("-inf")
+        self._own_filters: list[LineFilter] = []
+        if self.bare:
+            self._own_filters.append(Colourless())
+        if self.ascii_only:
+            self._own_filters.append(AsciiOnly())
+
+    # ── set-up ───────────────────────────────────────────────────────────────────────────────────
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Without colours Textual's own filters go too: they would send greys."""
+        return self._own_filters if self.bare else [*super().get_line_filters(), *self._own_filters]
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Variables of moetop.tcss before a theme of ours is in force."""
+        colors = self.themes[DEFAULT_THEME].colors if hasattr(self, "themes") else {}
+        return {name: colors.get(name, "#808080") for name in ("faint", "quiet", "selection")}
+
+    def use_theme(self, theme: Theme) -> None:
+        """Draw everything in `theme`."""
+        self.paint = Paint(theme, self.bare)
+        self.theme = f"moetop-{theme.name}"
+        for screen in self.screen_stack:
+            if isinstance(screen, MoeScreen):
+                screen.repaint()
+
+    # ── scenes ───────────────────────────────────────────────────────────────────────────────────
+
+    def tick(self) -> None:
+        """Fetch a scene in a worker when something is new and the last one is through."""
+        if self._gathering:
+            return
+        now = self.clock()
+        settled = all(host.report.gpus or host.lost for host in self.scene.hosts) and self.scene.hosts
+        fresh = self.feed.generation != self.scene.generation
+        due = now - self._gathered_at >= SCENE_S
+        if due or (fresh and not settled):
+            self._gathering = True
+            self._gathered_at = now
+            self.run_worker(self._gather, thread=True, group="gather", name="gather")
+
+    def _gather(self) -> None:
+        scene = gather(self.feed, self.clock())
+        self.post_message(SceneReady(scene))
+
+    def gather_now(self) -> None:
+        """Fetch and show a scene at once (pictures, tests)."""
+        self.take_scene(gather(self.feed, self.clock()))
+
+    def on_scene_ready(self, message: SceneReady) -> None:
+        self._gathering = False
+        self.take_scene(message.scene)
+
+    def take_scene(self, scene: Scene) -> None:
+        """Show a scene, unless paused; attention is paid in any case."""
+        self._attend(scene)
+        if self.paused:
+            self._show_header_only()
+            return
+        self._present = scene
+        self._set_scene()
+        self.show_top()
+
+    def _set_scene(self) -> None:
+        """The scene shown: the present one, or that of the time cursor."""
+        scene = self._present
+        if self.cursor_t is not None:
+            scene = past_scene(scene, self.feed, self.trail, self.cursor_t)
+        self.scene = scene
+
+    def show_top(self) -> None:
+        """Draw the screen on top."""
+        screen = self.screen
+        if isinstance(screen, MoeScreen):
+            screen.show()
+
+    def _show_header_only(self) -> None:
+        screen = self.screen
+        if isinstance(screen, MoeScreen):
+            screen.show_header()
+
+    def _attend(self, scene: Scene) -> None:
+        self.trail.note(scene)
+        came, gone = self.findings.update(scene)
+        for noted in [*came, *gone]:
+            title, text, severity = toast(noted)
+            self.say(text, severity, title=title)
+        if self.bell_on and any(noted.finding.severity.value != "info" for noted in came):
+            self.bell()
+
+    # ── what the screens ask ─────────────────────────────────────────────────────────────────────
+
+    def chosen_host(self) -> HostView | None:
+        """The host under the cursor of the fleet."""
+        return self.scene.host(self.chosen[0]) if self.chosen is not None else None
+
+    @property
+    def range_s(self) -> float:
+        """Length of the charts, seconds: as chosen, else one minute until there is more to show, then five."""
+        if self.range_chosen is not None:
+            return self.range_chosen
+        host = self.chosen_host()
+        for gpu in host.report.gpus if host is not None else ():
+            history = self.feed.history(host.name, gpu.index) if host is not None else None
+            if history is not None and history.first_t is not None and history.last_t is not None:
+                return RANGES_S[0] if history.last_t - history.first_t < RANGES_S[0] else RANGES_S[1]
+        return RANGES_S[1]
+
+    def playback(self) -> Playback | None:
+        """Where a replay stands."""
+        return self.actions.playback()
+
+    def shown_t(self) -> float:
+        """The time the screen shows: of the cursor, of a replay, else of this machine."""
+        if self.cursor_t is not None:
+            return self.cursor_t
+        playback = self.playback()
+        if playback is not None and playback.t is not None:
+            return playback.t
+        return self.scene.t
+
+    def mode_words(self) -> list[tuple[str, str]]:
+        """Live, paused, replay or demo, for the header."""
+        if self.mode is not None:
+            return [(self.mode, "quiet")]
+        if self.cursor_t is not None:
+            return [(f"◂ {fmt.span(self._present.t - self.cursor_t)} ago", "notice!")]
+        if self.paused:
+            return [(f"▌ paused {fmt.span(self.clock() - self.paused_at)}", "warning")]
+        playback = self.playback()
+        if playback is not None:
+            if playback.finished:
+                return [("■ replay finished", "notice")]
+            if playback.speed == 0:
+                return [("▌ replay halted", "notice")]
+            return [(f"▸ {'demo' if self.demo_note else 'replay'} ×{playback.speed:g}", "notice")]
+        hosts = self.scene.hosts
+        if hosts and all(host.link.phase is LinkPhase.FINISHED for host in hosts):
+            return [("■ finished", "notice")]
+        rate = f"{1 / self.interval_s:g} Hz" if self.interval_s <= 1 else f"every {self.interval_s:g} s"
+        return [("● ", "good"), (f"{'demo' if self.demo_note else 'live'} {rate}", "quiet")]
+
+    def say(self, text: str, severity: str = "information", title: str = "") -> None:
+        """A toast; foreign text in it is made harmless."""
+        level = severity if severity in ("information", "warning", "error") else "information"
+        self.notify(
+            clean(text, 600),
+            title=clean(title, 120),
+            severity=level,  # type: ignore[arg-type]
+            timeout=6 if level == "information" else 10,
+            markup=False,
+        )
+
+    def perform(self, deed: Callable[[], str], done: str) -> None:
+        """Run a blocking action in a worker; say what came of it."""
+
+        def work() -> None:
+            try:
+                result = deed()
+            except MoetopError as error:
+                self.call_from_thread(self.say, error.sentence(), "error", "not done")
+            except OSError as error:
+                self.call_from_thread(self.say, str(error), "error", "not done")
+            else:
+                self.call_from_thread(self.say, result, "information", done)
+
+        self.run_worker(work, thread=True, group="actions", name=done)
+
+    def copy_text(self, text: str, what: str, file_name: str) -> None:
+        """Copy by OSC 52 and keep a file beside it, since not every terminal takes the sequence."""
+        self.copy_to_clipboard(text)
+
+        def write() -> str:
+            path = self.actions.write_text(file_name, text)
+            return f"{what} sent to the terminal's clipboard (OSC 52); if yours does not take it: {path}"
+
+        self.perform(write, "copied")
+
+    # ── time ─────────────────────────────────────────────────────────────────────────────────────
+
+    def host_cursor(self, host: HostView) -> float | None:
+        """The time cursor on a host's own clock; None: the present."""
+        now = host.now if host.now is not None else host.last_t
+        if self.cursor_t is None or now is None:
+            return None
+        return now - (self.scene.t - self.cursor_t)
+
+    @property
+    def present_t(self) -> float:
+        """The present of the newest scene, epoch seconds of this machine."""
+        return self._present.t
+
+    def go_to_time(self, t: float) -> None:
+        """Show the fleet as it was at `t` (epoch seconds of this machine), as far back as is kept."""
+        wanted = max(t, self.present_t - self._history_s())
+        self.cursor_t = wanted if wanted < self.present_t else None
+        self._set_scene()
+        self.show_top()
+
+    def _history_s(self) -> float:
+        """How far back any history goes, seconds."""
+        reach = 0.0
+        for host in self._present.hosts:
+            now = host.now if host.now is not None else host.last_t
+            for gpu in host.report.gpus:
+                history = self.feed.history(host.name, gpu.index)
+                if history is not None and history.first_t is not None and now is not None:
+                    reach = max(reach, now - history.first_t)
+        return reach

@@ -1,0 +1,219 @@
+"""Maps as text: every GPU a point between two axes, zones boxed and named. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rich.cells import cell_len
+
+from moetop.ui.charts import AXIS_WIDTH, Canvas, Line
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis: values at the knots lie at the given fractions; between knots it is straight."""
+
+    knots: tuple[tuple[float, float], ...]
+    ticks: tuple[float, ...]
+
+    def place(self, value: float) -> float:
+        """0..1 along the axis; values outside lie on its ends."""
+        low_value, low_at = self.knots[0]
+        if value <= low_value:
+            return low_at
+        for high_value, high_at in self.knots[1:]:
+            if value <= high_value:
+                return low_at + (value - low_value) / (high_value - low_value) * (high_at - low_at)
+            low_value, low_at = high_value, high_at
+        return low_at
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A named rectangle of a map."""
+
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+    name: str
+    role: str
+    boxed: bool = True
+
+
+@dataclass(frozen=True)
+class Point:
+    """One GPU on a map: place, glyph, role, name, and where it was (oldest first)."""
+
+    x: float
+    y: float
+    glyph: str
+    role: str
+    name: str = ""
+    trail: Sequence[tuple[float, ...]] = ()
+    chosen: bool = False
+    key: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class MapKind:
+    """What a map shows. `claim` says what its zones may be taken for."""
+
+    key: str
+    title: str
+    x_name: str
+    y_name: str
+    x: Scale
+    y: Scale
+    zones: tuple[Zone, ...]
+    claim: str = field(default="")
+
+
+FULL_POWER_Y = Scale(((0, 0), (110, 1)), (0, 25, 50, 75, 100))
+
+POWER_MAP = MapKind(
+    "power",
+    "utilization / power",
+    "util %",
+    "power %",
+    Scale(((0, 0), (80, 0.4), (100, 0.95), (104, 1)), (0, 50, 80, 90, 100)),
+    FULL_POWER_Y,
+    (Zone(95, 104, 25, 75, "starved?", "tensor_starved"),),
+    "busy at 25-75 % of the power limit fits starved tensor cores, and waiting ranks too",
+)
+"""The zone is the power part of the signature without counters: utilization >= 95 at 25-75 % of the limit.
+The upper fifth of utilization takes most of the width, since that is where GPUs at work differ."""
+
+ACTIVITY_MAP = MapKind(
+    "activity",
+    "tensor / DRAM activity",
+    "tensor %",
+    "DRAM %",
+    Scale(((0, 0), (100, 1)), (0, 20, 50, 100)),
+    Scale(((0, 0), (100, 1)), (0, 25, 50, 75, 100)),
+    (
+        Zone(0, 20, 0, 60, "starved", "tensor_starved"),
+        Zone(50, 100, 0, 75, "tensor busy", "tensor_busy", boxed=False),
+        Zone(0, 50, 75, 100, "memory-bound", "memory_bound", boxed=False),
+    ),
+    "measured by GPM; with SMs busy",
+)
+"""Cuts as the states take them: tensor < 20 and DRAM < 60 starved, tensor >= 50 busy, DRAM >= 75 memory."""
+
+
+def point_map(width: int, height: int, kind: MapKind, points: Iterable[Point]) -> list[Line]:
+    """A map of `height` lines. Points of one cell become one with their number."""
+    inner, rows = width - AXIS_WIDTH, height - 1
+    if inner < 8 or rows < 3:
+        return []
+    canvas = Canvas(inner, rows)
+    known = list(points)
+    for zone in kind.zones:
+        _zone(canvas, kind, zone)
+    for point in known:
+        for x, y in point.trail:
+            canvas.dot(round(kind.x.place(x) * (2 * inner - 1)), round((1 - kind.y.place(y)) * (4 * rows - 1)), "faint")
+    _points(canvas, kind, known)
+    ticks = {round((1 - kind.y.place(tick)) * (rows - 1)): f"{tick:.0f}" for tick in _few(kind.y.ticks, rows)}
+    lines: list[Line] = []
+    for row, pieces in enumerate(canvas.lines()):
+        left = f"{ticks[row]:>{AXIS_WIDTH - 2}} ┤" if row in ticks else " " * (AXIS_WIDTH - 1) + "│"
+        lines.append([(left, "faint"), *pieces])
+    lines.append(_bottom(kind, inner))
+    return lines
+
+
+def nearest_point(
+    width: int, height: int, kind: MapKind, points: Iterable[Point], column: int, row: int
+) -> Point | None:
+    """The point drawn nearest to a cell of a map of this size, within three cells."""
+    canvas = Canvas(width - AXIS_WIDTH, height - 1)
+
+    def distance(point: Point) -> float:
+        x, y = _cell(canvas, kind, point.x, point.y)
+        return abs(x + AXIS_WIDTH - column) + 2 * abs(y - row)
+
+    found = min(points, key=distance, default=None)
+    return found if found is not None and distance(found) <= 3 else None
+
+
+def _few(ticks: Sequence[float], rows: int) -> Sequence[float]:
+    return ticks if rows >= 9 else (ticks[0], ticks[len(ticks) // 2], ticks[-1])
+
+
+def _cell(canvas: Canvas, kind: MapKind, x: float, y: float) -> tuple[int, int]:
+    return round(kind.x.place(x) * (canvas.width - 1)), round((1 - kind.y.place(y)) * (canvas.height - 1))
+
+
+def _zone(canvas: Canvas, kind: MapKind, zone: Zone) -> None:
+    left, top = _cell(canvas, kind, zone.x0, zone.y1)
+    right, bottom = _cell(canvas, kind, zone.x1, zone.y0)
+    if zone.boxed:
+        for column in range(left, right + 1):
+            for row in (top, bottom):
+                canvas.text(column, row, "─", zone.role, keep=True)
+        for row in range(top, bottom + 1):
+            for column in (left, right):
+                corner = {(left, top): "┌", (right, top): "┐", (left, bottom): "└", (right, bottom): "┘"}
+                canvas.text(column, row, corner.get((column, row), "│"), zone.role, keep=True)
+    room = right - left - 1
+    if cell_len(zone.name) <= room:
+        canvas.text(left + 1, top, zone.name, zone.role)
+    elif left > cell_len(zone.name):
+        canvas.text(left - cell_len(zone.name), top, zone.name, zone.role)
+
+
+def _points(canvas: Canvas, kind: MapKind, points: Sequence[Point]) -> None:
+    cells: dict[tuple[int, int], list[Point]] = {}
+    for point in points:
+        cells.setdefault(_cell(canvas, kind, point.x, point.y), []).append(point)
+    names: list[tuple[int, int, str, str]] = []
+    for (column, row), there in cells.items():
+        shown = next((point for point in there if point.chosen), there[0])
+        canvas.text(column, row, shown.glyph, "accent" if shown.chosen else shown.role, keep=True)
+        count = f"×{len(there)}" if len(there) > 1 else ""
+        owners = sorted({point.name for point in there if point.name})
+        name = owners[0] if len(owners) == 1 else ""
+        label = " ".join(filter(None, (count, name)))
+        if label:
+            names.append((column, row, label, shown.role))
+    for column, row, label, role in sorted(names):
+        _name_point(canvas, column, row, label, role)
+
+
+def _name_point(canvas: Canvas, column: int, row: int, label: str, role: str) -> None:
+    """Put a label beside its point; where a zone leaves no room, the number beside and the name outside."""
+    count, _, name = label.partition(" ") if label.startswith("×") else ("", "", label)
+    if _put_beside(canvas, column, row, label, role):
+        return
+    if count:
+        _put_beside(canvas, column, row, count, role)
+    length = cell_len(name)
+    for start in range(column - length - 1, max(-1, column - length - 16), -1):
+        if name and canvas.is_free(start, row, length):
+            canvas.text(start, row, name, role, keep=True)
+            return
+
+
+def _put_beside(canvas: Canvas, column: int, row: int, text: str, role: str) -> bool:
+    length = cell_len(text)
+    for start in (column + 1, column - length):
+        if canvas.is_free(start, row, length):
+            canvas.text(start, row, text, role, keep=True)
+            return True
+    return False
+
+
+def _bottom(kind: MapKind, inner: int) -> Line:
+    cells = ["─"] * inner
+    for tick in kind.x.ticks:
+        text = f"{tick:.0f}"
+        at = min(inner - len(text), max(0, round(kind.x.place(tick) * (inner - 1)) - len(text) // 2))
+        for offset, char in enumerate(text):
+            cells[at + offset] = char
+    name = f" {kind.x_name} "
+    at = round(kind.x.place(kind.x.ticks[0]) * inner) + 3
+    if at + len(name) < inner and all(char == "─" for char in cells[at : at + len(name)]):
+        cells[at : at + len(name)] = name
+    return [(" " * (AXIS_WIDTH - 1) + "└", "faint"), ("".join(cells), "quiet")]

@@ -1,0 +1,144 @@
+"""Text of the server page: verdict, numbers, files, log, runs, events, arguments. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from moetop.model import ServerReport, TuningFile
+from moetop.ui import fmt, pages
+from moetop.ui.paint import clean
+from moetop.ui.words import EVENT_ROLES, EVENT_WORDS, PHASE_SIGNS, VERDICT_SIGNS
+
+FIRST_ARGS = (
+    "model_path", "model", "moe_runner_backend", "quantization", "tensor_parallel_size", "tp_size", "tp",
+    "ep_size", "enable_expert_parallel", "attention_backend", "max_running_requests", "cuda_graph_max_bs",
+)  # fmt: skip
+"""Arguments that matter most to tuning come first."""
+
+
+def server_page(server: ServerReport, width: int) -> pages.Page:
+    """Verdict, arguments, versions, numbers, files, runs, events of one server."""
+    phase, verdict = PHASE_SIGNS[server.phase], VERDICT_SIGNS[server.tuning.verdict]
+    page: pages.Page = [
+        [
+            (f"{clean(server.name, 60)}", "text!"),
+            (f"   {server.engine.value if server.engine else 'engine not known'} {server.version or ''}", "text"),
+            (f"   {phase.glyph} {phase.word}", phase.role),
+        ]
+    ]
+    facts = [f"pid {server.pid}" if server.pid is not None else "", f"port {server.port}" if server.port else ""]
+    facts += [server.manager or "", "process gone" if server.gone else ""]
+    page.append([(clean("   ".join(filter(None, facts)), 300), "quiet")])
+    page += [pages.blank(), [("Tuning       ", "accent!"), (f"{verdict.glyph} {verdict.word}", f"{verdict.role}!")]]
+    for sentence in server.tuning.evidence:
+        label, rest = pages.split_label(sentence)
+        page += pages.labelled(label, rest, width)
+    for at, line in enumerate(server.tuning.remedy):
+        page += pages.labelled(
+            "Do" if at == 0 else "", line, width, "accent" if line.startswith(pages.COMMAND) else "text!"
+        )
+    page += [pages.blank(), pages.head("Numbers"), *_metric_lines(server, width)]
+    page += [pages.blank(), pages.head("Tuning files this server reads"), *_file_lines(server.files, width)]
+    page += [pages.blank(), pages.head("Log"), *_log_place(server, width)]
+    page += [pages.blank(), pages.head("Runs (newest last)"), *_run_lines(server, width)]
+    page += [pages.blank(), pages.head("Events of the newest run"), *_event_lines(server)]
+    page += [pages.blank(), pages.head("Versions"), *_pairs(server.versions, width)]
+    order = {name: at for at, name in enumerate(FIRST_ARGS)}
+    args = dict(sorted(server.args.items(), key=lambda item: (order.get(item[0], 99), item[0])))
+    page += [pages.blank(), pages.head("Arguments"), *_pairs(args, width)]
+    page += [pages.blank(), pages.head("Environment (names that matter)"), *_pairs(server.env, width)]
+    for note in server.notes:
+        page += pages.labelled("note", note, width, "quiet")
+    return page
+
+
+def _pairs(values: Mapping[str, object], width: int) -> pages.Page:
+    if not values:
+        return pages.labelled("", "none known", width, "quiet")
+    page: pages.Page = []
+    for name, value in values.items():
+        page += [
+            [(f"{clean(str(name), 60):<32} ", "quiet"), (clean(str(value), 2000), "text")],
+        ]
+    return page
+
+
+def _metric_lines(server: ServerReport, width: int) -> pages.Page:
+    numbers = server.metrics
+    if numbers is None:
+        return pages.labelled("", "the server gives none, and its log has no periodic line yet", width, "quiet")
+    return pages.two_columns(
+        [
+            ("running", fmt.number(numbers.running)),
+            ("waiting", fmt.number(numbers.waiting)),
+            ("generated", f"{fmt.number(numbers.generation_tokens_s)} tok/s"),
+            ("prompt", f"{fmt.number(numbers.prompt_tokens_s)} tok/s"),
+            ("KV used", f"{fmt.number(numbers.kv_usage_pct)} %"),
+            ("read from", numbers.source or fmt.ABSENT),
+        ],
+        width,
+    )
+
+
+def _file_lines(files: Sequence[TuningFile], width: int) -> pages.Page:
+    if not files:
+        return pages.labelled("", "not looked for yet, or none are read by this backend", width, "quiet")
+    page: pages.Page = []
+    for file in files:
+        if not file.exists:
+            sign, word, role = "✕", "missing", "warning"
+        elif file.stale:
+            sign, word, role = "▲", "stale", "warning"
+        else:
+            sign, word, role = "●", "there", "good"
+        page.append(
+            [(f"{sign} {word:<8} ", role), (f"{clean(file.role, 30):<18} ", "quiet"), (clean(file.path), "text")]
+        )
+        if file.stale:
+            page += pages.labelled("", file.stale, width, "warning")
+        facts = "  ".join(f"{name}={value}" for name, value in file.facts.items())
+        details = "  ".join(filter(None, (fmt.size(file.size) if file.size is not None else "", facts)))
+        if file.exists and details:
+            page += pages.labelled("", details, width, "quiet")
+    return page
+
+
+def _log_place(server: ServerReport, width: int) -> pages.Page:
+    place = server.log
+    if place is None:
+        return pages.labelled("", "where its output goes is not known yet", width, "quiet")
+    page = pages.labelled(place.kind, place.target or place.why or fmt.ABSENT, width)
+    if place.target and place.why:
+        page += pages.labelled("", place.why, width, "warning")
+    if place.fix:
+        page += pages.labelled("fix", place.fix, width, "accent")
+    return page
+
+
+def _run_lines(server: ServerReport, width: int) -> pages.Page:
+    if not server.runs:
+        return pages.labelled("", "no start of this server in what was read of its log", width, "quiet")
+    page: pages.Page = []
+    for run in server.runs[-12:]:
+        sign = PHASE_SIGNS[run.phase]
+        start = run.start_text or fmt.clock_time(run.start)
+        page.append([(f"{run.n:>4}  {clean(start, 30):<22} ", "text"), (f"{sign.glyph} {sign.word}", sign.role)])
+    return page
+
+
+def _event_lines(server: ServerReport) -> pages.Page:
+    newest = server.runs[-1].n if server.runs else None
+    events = [event for event in server.events if newest is None or event.run == newest][-40:]
+    page: pages.Page = []
+    for event in events:
+        when = fmt.clock_time(event.t) if event.t is not None else clean(event.t_text or "--:--:--", 19)
+        times = f" ×{event.count}" if event.count > 1 else ""
+        role = EVENT_ROLES[event.severity]
+        page.append(
+            [
+                (f"{when[-8:]} ", "quiet"),
+                (f"{EVENT_WORDS.get(event.kind, event.kind.value):<9} ", role),
+                (clean(fmt.headless(event.line[:4096]), 1000) + times, role),
+            ]
+        )
+    return page or [[("none", "quiet")]]
