@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from moetop import __version__
@@ -140,8 +140,30 @@ def _check_combination(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> ExitCode:
-    """Build what the arguments name and run the mode."""
+    """Check what the arguments name and run the mode."""
     _check_combination(args)
+    with _head_start(args):
+        return _run_mode(args)
+
+
+def _head_start(args: argparse.Namespace) -> AbstractContextManager[None]:
+    """The probe of this machine, started before the rest is loaded where one sample of it is surely wanted."""
+    elsewhere = (args.host, args.demo, args.replay, args.log, args.smi_log, args.metrics, args.retune, args.doctor)
+    once = args.snapshot is not None and args.every is None and args.window == 0
+    if not once or any(elsewhere) or args.config is not None or args.record is not None or args.debug is not None:
+        return nullcontext()
+    from moetop.places import has_config
+
+    if has_config():
+        return nullcontext()
+    from moetop.transport.base import ProbeOptions
+    from moetop.transport.installed import started_ahead
+
+    return started_ahead(ProbeOptions.single(args.interval or 1.0).wire())
+
+
+def _run_mode(args: argparse.Namespace) -> ExitCode:
+    """Build what the arguments name and run the mode."""
     from moetop import session as sessions
 
     config = sessions.load_config(args)

@@ -10,9 +10,6 @@ import yaml
 from moetop.errors import UsageError
 from moetop.text import plain
 
-MAX_BYTES = 1 << 20
-"""Largest configuration read (judgement: 4,000 hosts written out in full take a quarter of it)."""
-
 MAX_DEPTH = 32
 """Deepest nesting (judgement: the schema needs 7)."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass, field
 
@@ -98,6 +97,8 @@ def _split_port(place: str, shown: str) -> tuple[str, int | None]:
 
 
 def _is_v6(text: str) -> bool:
+    import ipaddress
+
     try:
         return ipaddress.ip_address(text).version == 6
     except ValueError:

@@ -4,6 +4,7 @@ clock and does no I/O, so that the same frames give the same report at any speed
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from moetop.diagnose import words
 from moetop.diagnose.faults import CLEAN_UP, GAUGE_RULE
@@ -12,7 +13,6 @@ from moetop.diagnose.gpu import GpuEvidence
 from moetop.diagnose.headline import host_headline
 from moetop.diagnose.servers import ServerEvidence
 from moetop.diagnose.view import HostView
-from moetop.engines.logbook import LogBook
 from moetop.model import (
     AnyFrame,
     EventKind,
@@ -34,6 +34,9 @@ from moetop.model import (
     Severity,
     Status,
 )
+
+if TYPE_CHECKING:
+    from moetop.engines.logbook import LogBook
 
 KERNEL = "kernel"
 """Source of the kernel's own records."""

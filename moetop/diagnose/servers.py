@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from moetop.diagnose import thresholds as th
 from moetop.diagnose.view import ENDED, RunEvents, index_run
 from moetop.engines.digest import LogDigest, ServerFacts
-from moetop.engines.logbook import LogBook
-from moetop.engines.verdict import judge_tuning
 from moetop.model import (
     Engine,
     EventKind,
@@ -26,6 +24,9 @@ from moetop.model import (
     Tuning,
     TuningFile,
 )
+
+if TYPE_CHECKING:
+    from moetop.engines.logbook import LogBook
 
 KERNEL = "kernel"
 MAX_BOOKS = 64
@@ -75,6 +76,8 @@ class ServerEvidence:
         if book is None:
             if len(self.books) >= MAX_BOOKS:
                 return ()
+            from moetop.engines.logbook import LogBook  # its tables take longer to load than one sample
+
             book = self.books[frame.source] = LogBook(frame.source)
         self._digests.pop(frame.source, None)
         if frame.skipped or frame.counts:
@@ -247,6 +250,8 @@ class ServerEvidence:
     def _tuning(self, name: str, digest: LogDigest, facts: ServerFacts, files: Sequence[TuningFile]) -> Tuning:
         cached = self._tunings.get(name)
         if cached is None or cached[0] is not digest or cached[1] != facts or cached[2] != files:
+            from moetop.engines.verdict import judge_tuning
+
             cached = self._tunings[name] = (digest, facts, files, judge_tuning(digest, facts, files))
         return cached[3]
 

@@ -151,6 +151,11 @@ class ProbeOptions:
     sudo: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def single(cls, interval_s: float, *, sudo: bool = False) -> ProbeOptions:
+        """One sample of the GPUs and the end: no servers, no logs, so no literals either."""
+        return cls(interval_s=interval_s, once=True, discover=False, sudo=sudo)
+
     def wire(self, resume: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, object]:
         """The options as they travel; `resume` says where the reading of each log goes on."""
         options: dict[str, object] = {

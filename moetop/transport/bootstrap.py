@@ -77,32 +77,28 @@ def loader_argv(python: str = "python3") -> list[str]:
     return [python, "-u", "-c", LOADER]
 
 
-@functools.lru_cache(maxsize=2)
-def _modules(with_binding: bool) -> str:
-    """JSON of `{module: source}`: the probe's files and, for hosts that lack it, the installed binding."""
+@functools.lru_cache(maxsize=1)
+def _modules() -> str:
+    """JSON of `{module: source}`: the probe's files and the installed binding, which hosts may lack."""
     sources: dict[str, str] = {}
     for entry in importlib.resources.files("moetop.probe").iterdir():
         if entry.name.endswith(".py"):
             stem = entry.name[:-3]
             sources[PACKAGE if stem == "__init__" else f"{PACKAGE}.{stem}"] = entry.read_text(encoding="utf-8")
-    if with_binding:
-        # found, not imported: importing it takes 40 ms and this process never calls NVML
-        spec = importlib.util.find_spec(BINDING)
-        if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
-            sources[BINDING] = Path(spec.origin).read_text(encoding="utf-8")
+    # found, not imported: importing it takes 40 ms and this process never calls NVML
+    spec = importlib.util.find_spec(BINDING)
+    if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
+        sources[BINDING] = Path(spec.origin).read_text(encoding="utf-8")
     return json.dumps(sources)
 
 
 @functools.lru_cache(maxsize=32)
-def _pack(options: str, with_binding: bool) -> bytes:
-    program = f'{{"modules": {_modules(with_binding)}, "options": {options}}}'
+def _pack(options: str) -> bytes:
+    program = f'{{"modules": {_modules()}, "options": {options}}}'
     packed = zlib.compress(program.encode("utf-8"), 6)
     return b"%d\n" % len(packed) + packed
 
 
-def payload(options: Mapping[str, object], *, with_binding: bool = True) -> bytes:
-    """What is written to the loader's standard input once it is ready: a length line and the program.
-
-    `with_binding` is False for this machine itself, where the installed pynvml is imported.
-    """
-    return _pack(json.dumps(dict(options), sort_keys=True), with_binding)
+def payload(options: Mapping[str, object]) -> bytes:
+    """What is written to the loader's standard input once it is ready: a length line and the program."""
+    return _pack(json.dumps(dict(options), sort_keys=True))

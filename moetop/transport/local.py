@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 
 from moetop.errors import LinkError
 from moetop.transport.base import Channel, Completed
-from moetop.transport.process import ProcessPipe, run_process, spawn
+from moetop.transport.process import ProcessPipe, run_process
+from moetop.transport.spawn import spawn
 from moetop.transport.stream import start_probe
 
 
 class LocalTransport:
-    """Watches this machine with this interpreter; the probe dies with its group."""
+    """Watches this machine; the probe dies with its group.
+
+    The installed probe runs in this interpreter; another `python` is sent it, as a far host is.
+    """
 
     finite = False
 
     def __init__(self, name: str = "localhost", python: str | None = None) -> None:
         self.name = name
-        self._python = python or sys.executable or "python3"
+        self._python = python or (None if sys.executable else "python3")
         self._lock = threading.Lock()
         self._closed = False
         self._pipe: ProcessPipe | None = None
 
     def open(self, options: Mapping[str, object]) -> Channel:
-        from moetop.transport.bootstrap import loader_argv
-
         self._check_open()
-        pipe = ProcessPipe(spawn(loader_argv(self._python)))
+        if self._python is not None:
+            from moetop.transport.bootstrap import loader_argv
+
+            return start_probe(self._adopt(spawn(loader_argv(self._python))), options, python=self._python)
+        from moetop.transport.installed import installed_argv, program, take
+
+        ahead = take(options)
+        pipe = self._adopt(ahead or spawn(installed_argv()))
+        return start_probe(pipe, options, python=sys.executable, program=b"" if ahead else program(options))
+
+    def _adopt(self, process: subprocess.Popen[bytes]) -> ProcessPipe:
+        """The process's pipe, kept where `close` finds it."""
+        pipe = ProcessPipe(process)
         with self._lock:
             self._pipe = pipe
             closed = self._closed
         if closed:
             pipe.shut()
-        return start_probe(pipe, options, python=self._python, with_binding=False)
+        return pipe
 
     def run(self, argv: Sequence[str], stdin: bytes = b"", timeout_s: float = 30.0) -> Completed:
         self._check_open()

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from moetop.errors import LinkError
 from moetop.transport.base import Channel, Completed, HostTarget
 from moetop.transport.fallback import open_fallback
-from moetop.transport.process import ProcessPipe, run_process, spawn
+from moetop.transport.process import ProcessPipe, run_process
+from moetop.transport.spawn import spawn
 from moetop.transport.ssh_config import find_ssh, ssh_arguments
 from moetop.transport.stream import BytePipe, Ending, last_words, probe_command, start_probe
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from moetop.errors import LinkError
 from moetop.transport.base import Completed
+from moetop.transport.spawn import spawn
 from moetop.transport.stream import READ_BYTES, Ending, Tail
 
 GRACE_S = 0.3
@@ -21,23 +22,6 @@ MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 """Most output kept of one command."""
 
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
-
-
-def spawn(argv: Sequence[str], env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start `argv` in a session of its own, all three streams piped. Raises LinkError."""
-    try:
-        return subprocess.Popen(
-            list(argv),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=dict(env) if env is not None else None,
-            start_new_session=True,
-        )
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise LinkError(f"cannot start {argv[0]}: {why}", code="no_program", retry=False) from error
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -161,19 +161,22 @@ def start_probe(
     python: str = "python3",
     timeout_s: float = MARKER_TIMEOUT_S,
     notes: tuple[bytes, ...] = (),
-    with_binding: bool = True,
+    program: bytes | None = None,
 ) -> ProbeChannel:
     """Wait for the loader's marker, send the program, hand out the channel.
 
-    `with_binding` sends pynvml along, for hosts that may lack it.
+    `program` is sent instead of the packed probe; nothing is where it is empty.
     Raises LinkError with code no_python, old_python, no_shell, shell_exits, no_marker or lost; the
     pipe is released then.
     """
-    from moetop.transport.bootstrap import payload
-
     try:
         rest = _await_marker(pipe, python, timeout_s)
-        pipe.write(payload(options, with_binding=with_binding), timeout_s)
+        if program is None:
+            from moetop.transport.bootstrap import payload
+
+            program = payload(options)
+        if program:
+            pipe.write(program, timeout_s)
     except BaseException:
         pipe.shut()
         pipe.finish()

@@ -240,7 +240,7 @@ def tiny_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """A probe of a few lines instead of the real one, so that only the way to it is tried."""
     stub = types.ModuleType("moetop.transport.bootstrap")
 
-    def payload(options: object, *, with_binding: bool = True) -> bytes:
+    def payload(options: object) -> bytes:
         program = f"options = {options!r}\n{TINY_PROBE}".encode()
         return str(len(program)).encode() + b"\n" + program
 

@@ -233,7 +233,7 @@ def test_a_moetop_that_was_stopped_itself_blames_no_host() -> None:
 
 
 def test_this_machine_is_watched_and_its_probe_dies_with_the_fleet(ear: Ear) -> None:
-    fleet = Fleet([LocalTransport("here")], ear, ProbeOptions(interval_s=0.1))
+    fleet = Fleet([LocalTransport("here", python=sys.executable)], ear, ProbeOptions(interval_s=0.1))
     fleet.start()
     ear.until(lambda: ear.phase("here") is WATCHING and bool(probe_pids(ear)))
     fleet.stop()
