@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moetop.config.hosts import MAX_HOSTS, HostSpec, expand_hosts, parse_host
-from moetop.config.schema import Document, HostEntry, LogSpec, Settings
+from moetop.config.schema import Document, GroupEntry, HostEntry, LogSpec, Settings
 from moetop.errors import UsageError
 from moetop.places import config_path, has_config
 from moetop.text import plain
 
 if TYPE_CHECKING:
     from moetop.config.binding import Binder
+    from moetop.config.sources import Named
 
 MAX_BYTES = 1 << 20
 """Largest configuration read (judgement: 4,000 hosts written out in full take a quarter of it)."""
-
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,17 +127,20 @@ class _Resolver:
     def resolve(self) -> tuple[HostSpec, ...]:
         members: dict[str, tuple[HostSpec, Settings]] = {}
         for number, group in enumerate(self.document.groups):
-            for index, text in enumerate(group.hosts):
-                for spec in self._hosts(text, f"groups[{number}].hosts[{index}]"):
-                    members[spec.name] = (replace(spec, group=group.name), group)
+            key = f"groups[{number}]"
+            specs = [
+                spec for index, text in enumerate(group.hosts) for spec in self._hosts(text, f"{key}.hosts[{index}]")
+            ]
+            specs += self._elsewhere(group, key)
+            members.update({spec.name: (replace(spec, group=group.name), group) for spec in specs})
         self.placed.clear()
-        specs = {name: self._finish(spec, group) for name, (spec, group) in members.items()}
+        hosts = {name: self._finish(spec, group) for name, (spec, group) in members.items()}
         for number, entry in enumerate(self.document.hosts):
             for spec in self._entry(entry, f"hosts[{number}]"):
                 member, settings = members.get(spec.name, (None, Settings()))
-                specs[spec.name] = self._finish(_own(spec, member), _lay(entry, settings))
-        self._check_addresses(specs)
-        return tuple(specs.values())
+                hosts[spec.name] = self._finish(_own(spec, member), _lay(entry, settings))
+        self._check_addresses(hosts)
+        return tuple(hosts.values())
 
     def _finish(self, spec: HostSpec, settings: Settings) -> HostSpec:
         return _settle(spec, _lay(settings, self.document.defaults))
@@ -150,6 +154,50 @@ class _Resolver:
         for spec in specs:
             self._place(spec, key)
         return specs
+
+    def _elsewhere(self, group: GroupEntry, key: str) -> list[HostSpec]:
+        """The hosts that a group takes from a list or from ssh_config; errors name that file and its line."""
+        from moetop.config.sources import read_hosts_file, ssh_aliases
+
+        specs = []
+        if group.hosts_file is not None:
+            try:
+                listed = read_hosts_file(self._beside(group.hosts_file))
+            except UsageError as error:
+                at = f"{key}.hosts_file"
+                raise self.binder.fail(self.binder.lines[at], at, str(error), error.advice) from None
+            specs += [spec for named in listed for spec in self._named(named, expand_hosts)]
+        if group.ssh_config is not None:
+            try:
+                aliases = ssh_aliases(group.ssh_config)
+            except UsageError as error:
+                at = f"{key}.ssh_config"
+                raise self.binder.fail(self.binder.lines[at], at, str(error), error.advice) from None
+            specs += [spec for named in aliases for spec in self._named(named, lambda text: [text])]
+        return specs
+
+    def _beside(self, name: str) -> Path:
+        """A file named in the configuration: relative names lie beside it."""
+        return Path(self.binder.file).expanduser().parent / Path(name).expanduser()
+
+    def _named(self, named: Named, expand: Callable[[str], list[str]]) -> list[HostSpec]:
+        try:
+            specs = [parse_host(name) for name in expand(named.text)]
+        except UsageError as error:
+            raise UsageError(f"{named.where}: {error}", error.advice) from None
+        for spec in specs:
+            before = self.placed.get(spec.name)
+            if before is not None:
+                raise UsageError(f"{named.where}: the host {spec.name!r} stands twice (also in {self._where(before)})")
+            self.placed[spec.name] = named.where
+            if len(self.placed) > MAX_HOSTS:
+                raise UsageError(f"{named.where}: more than {MAX_HOSTS} hosts")
+        return specs
+
+    def _where(self, place: str) -> str:
+        """A key of this file as its line; a place in another file as it is."""
+        line = self.binder.lines.get(place)
+        return place if line is None else f"line {line}"
 
     def _entry(self, entry: HostEntry, key: str) -> list[HostSpec]:
         if entry.address is None:
@@ -167,8 +215,8 @@ class _Resolver:
         line = self.binder.lines[key]
         before = self.placed.get(spec.name)
         if before is not None:
-            other = self.binder.lines[before]
-            raise self.binder.fail(line, key, f"the host {spec.name!r} stands twice (also in line {other})")
+            other = self._where(before)
+            raise self.binder.fail(line, key, f"the host {spec.name!r} stands twice (also in {other})")
         self.placed[spec.name] = key
         if len(self.placed) > MAX_HOSTS:
             raise self.binder.fail(line, key, f"more than {MAX_HOSTS} hosts")
