@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import getpass
 import json
+import logging
 import os
 import socket
 import time
 from pathlib import Path
+
+from moetop.errors import UsageError
 
 
 def operator() -> str:
@@ -28,11 +31,19 @@ def log_path() -> Path:
     return folder / "actions.jsonl"
 
 
-def record(host: str, what: str, result: str, job: str | None = None) -> None:
-    """Append one action. A log that cannot be written raises OSError: an action that is not logged is not done."""
-    entry = {"when": round(time.time(), 3), "who": operator(), "host": host, "what": what, "result": result, "job": job}
-    fd = os.open(log_path(), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def check() -> None:
+    """Raise UsageError where the log cannot be written: an action that cannot be logged is not asked for."""
     try:
-        os.write(fd, (json.dumps(entry, ensure_ascii=True) + "\n").encode())
-    finally:
-        os.close(fd)
+        os.close(os.open(log_path(), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    except OSError as error:
+        raise UsageError(f"the action log cannot be written: {error.filename}: {error.strerror}") from None
+
+
+def record(host: str, what: str, result: str, job: str | None = None) -> None:
+    """Append one action. A disk that fills after `check` loses the line, not the action."""
+    entry = {"when": round(time.time(), 3), "who": operator(), "host": host, "what": what, "result": result, "job": job}
+    try:
+        with log_path().open("a") as log:
+            log.write(json.dumps(entry, ensure_ascii=True) + "\n")
+    except OSError as error:
+        logging.getLogger(__name__).warning("action not logged: %s", error)

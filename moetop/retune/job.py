@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from moetop.errors import ExitCode, MoetopError
+from moetop.errors import ExitCode, LinkError, MoetopError
 from moetop.model import HostReport, ServerReport
 from moetop.retune import actions, wire
 from moetop.retune.plan import make_plan, survey_request
@@ -69,9 +69,14 @@ def start(transport: Transport, plan: Plan, *, confirmed: str | None = None, pyt
         raise RetuneRefused("the host was not asked yet: this plan is a preview")
     if plan.confirm is not None and confirmed != plan.confirm:
         raise RetuneRefused(f"{plan.confirm_why}: the host's name {plan.confirm} has to be typed")
+    actions.check()
     request = {"op": "start", "operator": actions.operator(), "spec": plan.spec}
     try:
         reply = wire.ask(transport, request, python=python)
+    except LinkError as error:
+        actions.record(plan.host, f"retune {plan.server}", f"link lost while it was asked for: {error}")
+        advice = f"whether the job started is not known: moetop --retune {plan.host} --attach"
+        raise LinkError(str(error), advice, code=error.code, retry=False) from None
     except wire.HostError as error:
         actions.record(plan.host, f"retune {plan.server}", f"refused: {error}")
         raise RetuneRefused(str(error)) from None
@@ -125,6 +130,7 @@ def keep_report(transport: Transport, ref: JobRef, files: dict[str, str], *, pyt
 
 
 def _act(transport: Transport, ref: JobRef, what: str, request: dict[str, Any], python: str) -> None:
+    actions.check()
     try:
         wire.ask(transport, {**request, "job": ref.job, "operator": actions.operator()}, python=python)
     except MoetopError as error:

@@ -218,29 +218,20 @@ class _Draft:
 
     def tune(self) -> dict[str, Any]:
         if not self.offline:
-            return {"how": "at_start", "outputs": []}
+            return {"how": "at_start", "outputs": [], "targets": []}
         outputs = [{"name": PurePosixPath(path).name, "target": path} for path in self.targets]
+        targets = list(self.targets)
         if self.overrides.tune is not None:
             command = self.overrides.tune
-            return {
-                "how": "offline",
-                "custom": True,
-                "argv": list(command.argv),
-                "cwd": command.cwd,
-                "outputs": outputs,
-            }
+            made = outputs if any("{out}" in part for part in command.argv) else []
+            ours = {"how": "offline", "custom": True, "argv": list(command.argv), "cwd": command.cwd}
+            return {**ours, "outputs": made, "targets": targets}
         found = (self.survey or {}).get("tuners") or []
         script = found[0] if found else (self.row.scripts[0] if self.row else "")
         python = self.process.get("program") or "python3"
         argv = fill(self.row, self.server, self.targets, script, python) if self.row else ()
-        return {
-            "how": "offline",
-            "custom": False,
-            "argv": list(argv),
-            "cwd": None,
-            "script": script,
-            "outputs": outputs,
-        }
+        found_one = {"how": "offline", "custom": False, "argv": list(argv), "cwd": None, "script": script}
+        return {**found_one, "outputs": outputs, "targets": targets}
 
     def spec(self) -> dict[str, Any]:
         """What the runner on the host gets."""
@@ -259,7 +250,7 @@ class _Draft:
             "old_start": self.old_start(),
             "env": dict(self.overrides.env),
             "tune": self.tune(),
-            "moves": list(self.moves),
+            "moves": list((self.survey or {}).get("moves", self.moves)),
             "log": self.log(),
             "lines": self.lines(),
             "timeouts": self.timeouts,

@@ -146,6 +146,19 @@ def _check_process(
             advice="retune through whatever deploys it: put the cache or the table on a volume and roll the pod",
         )
         return
+    if kind == "plain" and process.get("same_mounts") is False:
+        yield Refusal(
+            code="other_namespace",
+            text="the server sees another file system than this session (a namespace or chroot of its own)",
+            advice="connect into that environment, or let a unit or container manage the server",
+        )
+        return
+    for path in survey.get("unmapped", [])[:1]:
+        yield Refusal(
+            code="in_container",
+            text=f"the cache {path} lies inside the container, not on a volume: it cannot be moved aside from the host",
+            advice="put the cache's folder on a volume, else every new container tunes anew anyway",
+        )
     if kind == "plain" and overrides.start is None:
         yield from check_recoverable(server, process)
     if kind == "systemd" and survey["uid"] != 0 and not process["manager"].get("user") and overrides.stop is None:

@@ -87,17 +87,35 @@ def test_folders_that_were_made_for_a_table_go_again_when_empty(tmp_path, change
         ('{"1": {"BLOCK_SIZE_M": true, "BLOCK_SIZE_N": 1, "BLOCK_SIZE_K": 1}}', "no tile sizes"),
     ],
 )
-def test_a_table_the_engine_could_not_use_is_not_taken(tmp_path, text, words):
-    path = tmp_path / "t.json"
-    path.write_text(text)
+def test_a_table_the_engine_could_not_use_is_not_taken(text, words):
     with pytest.raises(files.Unusable, match=words):
-        files.check_triton_json(str(path))
+        files.check_triton_json(text.encode(), "t.json")
 
 
-def test_a_table_with_words_beside_its_batch_sizes_is_fine(tmp_path):
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps({"triton_version": "3.6.0", "1": TILES, "64": TILES}))
-    assert files.check_triton_json(str(path)) == 2
+def test_a_link_in_the_place_of_a_table_is_not_followed(tmp_path):
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / "t.json").symlink_to(tmp_path / "secret")
+    with pytest.raises(files.Unusable, match="cannot be read"):
+        files.read_made(str(tmp_path / "t.json"))
+    with pytest.raises(files.Unusable, match="was not written"):
+        files.read_made(str(tmp_path / "none.json"))
+
+
+@pytest.mark.parametrize("before", [None, b"old"])
+def test_what_a_configured_tuner_wrote_itself_is_taken_back(tmp_path, changes, before):
+    table = tmp_path / "E=1.json"
+    if before is not None:
+        table.write_bytes(before)
+    files.keep_as_it_is(str(table), "job1", changes.append)
+    table.write_bytes(b"new")
+    for _ in range(2):
+        files.undo(changes[0])
+    assert (table.read_bytes() if table.exists() else None) == before
+
+
+def test_a_table_with_words_beside_its_batch_sizes_is_fine():
+    made = json.dumps({"triton_version": "3.6.0", "1": TILES, "64": TILES})
+    assert files.check_triton_json(made.encode(), "t.json") == 2
 
 
 def test_a_log_is_read_from_where_it_was_through_rotation_and_bars(tmp_path):
@@ -150,9 +168,7 @@ def test_where_a_stream_goes_is_told_with_the_reader_of_a_pipe(tmp_path):
 
 
 def test_numbers_are_summed_over_labels_under_the_first_name_that_is_there():
-    text = (
-        '# HELP x\nsglang:num_running_reqs{a="1 2"} 3.0\nsglang:num_running_reqs{a="}"} 4\nodd # {t="x"} 1\n'
-    )
+    text = '# HELP x\nsglang:num_running_reqs{a="1 2"} 3.0\nsglang:num_running_reqs{a="}"} 4\nodd # {t="x"} 1\n'
     names = {"running": ["vllm:num_requests_running", "sglang:num_running_reqs"], "waiting": ["none"]}
     assert web.totals(text, names) == {"running": 7.0}
 

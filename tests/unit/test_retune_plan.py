@@ -201,6 +201,7 @@ PIPE = {"kind": "pipe", "target": "pipe:[1]", "reader": "tee (pid 9)"}
         (survey(process={"manager": {"kind": "systemd", "name": "a.service", "user": False}}), "not_permitted"),
         (survey(process={"manager": {"kind": "docker", "name": "c0ffee"}}), "in_container"),
         (survey(process={"package": {"version": "0.5.9", "newer_than_process": True}}), "version_changed"),
+        (survey(process={"same_mounts": False}), "other_namespace"),
         (survey(lock="ann@desk since noon (job 1)"), "locked"),
         (survey(interrupted=[{"job": "j", "operator": "ann"}]), "interrupted"),
         (survey(server={"alive": False, "pid": 4242}), "no_process"),
@@ -241,6 +242,16 @@ def test_a_unit_and_a_container_go_through_their_managers():
     made = plan(flashinfer, survey(uid=0, process={"manager": {"kind": "docker", "name": "c0ffee"}}))
     assert made.spec["stop"]["argv"] == ["docker", "stop", "-t", "300", "c0ffee"]
     assert made.spec["old_start"]["argv"] == ["docker", "start", "c0ffee"]
+
+
+def test_a_containers_caches_are_moved_only_where_a_volume_reaches_them():
+    docker = {"manager": {"kind": "docker", "name": "c0ffee"}}
+    args = {"moe_runner_backend": "flashinfer_cutlass"}
+    one = server(args=args, events=(event(EventKind.AUTOTUNE_START, path=CACHE),))
+    reached = survey(process=docker, moves=["/var/lib/docker/volumes/c/rank_tp*_pp*_dp*.json"], unmapped=[])
+    assert plan(one, reached).spec["moves"] == ["/var/lib/docker/volumes/c/rank_tp*_pp*_dp*.json"]
+    lost = plan(one, survey(process=docker, moves=[], unmapped=[CACHE]))
+    assert codes(lost) == ["in_container"] and "on a volume" in lost.refusals[0].text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import os
 import resource
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +99,36 @@ def spawn(
 
 
 def _open_log(path: str, recovered: dict[str, Any]) -> int:
-    """Append to the server's log; one that has to be made belongs to the server's user."""
+    """Append to the server's log with its user's rights: root must not follow a link that this user put there.
+
+    A log that only root may write (a shell opened it before it became that user) is opened as what it is.
+    """
     if path == os.devnull:
         return os.open(path, os.O_WRONLY)
-    new = not Path(path).exists()
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    if new and os.geteuid() == 0 and recovered.get("uid") is not None:
-        os.fchown(fd, recovered["uid"], recovered.get("gid", -1))
-    return fd
+    try:
+        with _as_user(recovered):
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except PermissionError:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+
+
+@contextmanager
+def _as_user(recovered: dict[str, Any]) -> Iterator[None]:
+    """Root takes the rights of the server's user for a moment; anybody else keeps theirs."""
+    uid = recovered.get("uid")
+    if os.geteuid() != 0 or uid in (None, 0):
+        yield
+        return
+    gid, groups = os.getegid(), os.getgroups()
+    os.setgroups(recovered["groups"])
+    os.setegid(recovered["gid"])
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(gid)
+        os.setgroups(groups)
 
 
 def managed_pid(managed: dict[str, Any]) -> int | None:

@@ -139,8 +139,10 @@ def _wait_for_runner(folder: Path) -> dict[str, Any]:
         if state["runner"] is not None:
             return {"job": folder.name}
         time.sleep(0.05)
-    tail = (folder / "runner.log").read_text(errors="replace").strip().splitlines()[-1:]
-    return {"error": f"the runner did not start: {tail[0][:300] if tail else 'no word from it'}", "job": folder.name}
+    store.write_json(folder / "cancel.json", {"who": "moetop, because the runner was late", "when": time.time()})
+    words = (folder / "runner.log").read_text(errors="replace").strip().splitlines()
+    why = words[-1][:300] if words else "no word from it"
+    return {"error": f"the runner did not start in time and will touch nothing: {why}", "job": folder.name}
 
 
 def _load(request: dict[str, Any]) -> tuple[Path, dict[str, Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,12 +114,38 @@ def undo(entry: dict[str, Any]) -> str | None:
             return _move_back(entry)
         if entry["do"] == "remove_new":
             return _remove_new(entry)
+        if entry["do"] == "as_before":
+            return _as_before(entry)
         if entry["do"] == "remove_folder" and Path(entry["path"]).is_dir() and not any(Path(entry["path"]).iterdir()):
             Path(entry["path"]).rmdir()
             return f"empty folder {entry['path']} removed"
     except OSError as error:
         raise Unusable(f"{entry.get('to') or entry.get('path')} cannot be put back: {error.strerror}") from None
     return None
+
+
+def keep_as_it_is(path: str, job: str, remember: Remember) -> None:
+    """Before something else may write a file: a copy of it, or the note that there was none. Raises Unusable."""
+    saved = free_name(path, job, "old") if Path(path).exists() else None
+    remember({"do": "as_before", "path": path, "saved": saved, "aside": free_name(path, job, "tuned")})
+    if saved is not None:
+        try:
+            shutil.copy2(path, saved)
+        except OSError as error:
+            raise Unusable(f"{path} cannot be copied: {error.strerror}") from None
+
+
+def _as_before(entry: dict[str, Any]) -> str | None:
+    path = Path(entry["path"])
+    if entry["saved"] is None:
+        if not path.exists():
+            return None
+        path.rename(entry["aside"])
+        return f"{path} moved to {entry['aside']}"
+    if not Path(entry["saved"]).exists():
+        return None
+    Path(entry["saved"]).replace(path)
+    return f"{path} is as it was"
 
 
 def _remove_new(entry: dict[str, Any]) -> str | None:
@@ -144,24 +171,38 @@ def _move_back(entry: dict[str, Any]) -> str | None:
     return said
 
 
-def check_triton_json(path: str) -> int:
+def read_made(path: str) -> bytes:
+    """What a tuner wrote; never through a link, because its folder may belong to another user. Raises Unusable."""
+    name = Path(path).name
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise Unusable(f"{name} was not written") from None
+    except OSError as error:
+        raise Unusable(f"{name} cannot be read: {error.strerror}") from None
+    with os.fdopen(fd, "rb") as stream:
+        data = stream.read(MAX_JSON_BYTES + 1)
+    if len(data) > MAX_JSON_BYTES:
+        raise Unusable(f"{name} is too large to be a configuration")
+    return data
+
+
+def check_triton_json(data: bytes, name: str) -> int:
     """Number of batch sizes in a tuned Triton configuration. Raises Unusable with the reason.
 
     The engine reads a mapping of batch size to tile sizes; other keys may be words (`triton_version`).
     """
     try:
-        if Path(path).stat().st_size > MAX_JSON_BYTES:
-            raise Unusable(f"{Path(path).name} is too large to be a configuration")
-        value = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise Unusable(f"{Path(path).name} is not readable JSON: {str(error)[:120]}") from None
+        value = json.loads(data.decode("utf-8"))
+    except ValueError as error:
+        raise Unusable(f"{name} is not readable JSON: {str(error)[:120]}") from None
     if not isinstance(value, dict):
-        raise Unusable(f"{Path(path).name} does not map batch sizes to tiles")
+        raise Unusable(f"{name} does not map batch sizes to tiles")
     sizes = {key: tile for key, tile in value.items() if str(key).isdigit()}
     for key, tile in sizes.items():
         wanted = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
-        if not (isinstance(tile, dict) and all(type(tile.get(name)) is int and tile[name] > 0 for name in wanted)):
-            raise Unusable(f"{Path(path).name} has no tile sizes for batch size {key}")
+        if not (isinstance(tile, dict) and all(type(tile.get(one)) is int and tile[one] > 0 for one in wanted)):
+            raise Unusable(f"{name} has no tile sizes for batch size {key}")
     if not sizes:
-        raise Unusable(f"{Path(path).name} holds no batch size")
+        raise Unusable(f"{name} holds no batch size")
     return len(sizes)

@@ -6,6 +6,7 @@ except to the caller that writes that file.
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -54,6 +55,17 @@ def manager(pid: int) -> dict[str, Any]:
         if main and main in (pid, procs.parent(pid)):
             return {"kind": "systemd", "name": unit, "user": user, "facts": facts}
     return {"kind": "plain", "name": ""}
+
+
+def mounts(held: dict[str, Any]) -> dict[str, str]:
+    """Folder in the container -> folder on this host, of each of its mounts."""
+    text = query([held["kind"], "inspect", "-f", "{{json .Mounts}}", held["name"]]) or "[]"
+    try:
+        rows = json.loads(text)
+    except ValueError:
+        return {}
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return {str(row["Destination"]): str(row["Source"]) for row in rows if row.get("Destination") and row.get("Source")}
 
 
 def program(argv: list[str], cwd: str | None, path: str, exe: str | None) -> str | None:

@@ -91,6 +91,8 @@ def _drop_environment(job: Job) -> None:
     path = job.folder / "process.json"
     if path.exists():
         path.unlink()
+    if job.spec["env"]:
+        store.write_json(job.folder / "spec.json", {**job.spec, "env": {}})
 
 
 def _roll_back(job: Job, server: ServerControl, reason: str) -> None:

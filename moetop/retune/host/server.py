@@ -194,6 +194,8 @@ class ServerControl:
         pid = None
         if start["how"] in ("unit", "container"):
             pid = control.managed_pid(start["manager"])
+        elif start["how"] == "command":
+            pid = control.listening_pid(self.job.spec["port"])
         elif start["how"] == "process" and state.get("start_begun"):
             recovered = self.recovered()
             not_these = {one["pid"] for one in state["tree"]} | {os.getpid()}
@@ -301,7 +303,7 @@ class ServerControl:
     def end_new(self) -> str:
         """End the server that a failed retune started; it serves no one we must wait for longer than the drain."""
         new, start = self.job.state.get("new"), self.job.spec["start"]
-        if start["how"] in ("unit", "container") and self.job.spec["stop"].get("argv"):
+        if start["how"] in ("unit", "container", "command") and self.job.spec["stop"].get("argv"):
             try:
                 control.run_command(self.job.spec["stop"]["argv"], self.job.timeout("stop_s") + KILL_WAIT_S)
             except control.CannotStart as error:

@@ -36,8 +36,7 @@ def check(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     free = shutil.disk_usage(str(job.folder)).free >> 20
     if free < MIN_FREE_MIB:
         raise Refused(f"{free} MiB free on the disk of {job.folder.parent}; {MIN_FREE_MIB} are needed")
-    targets = [one["target"] for one in spec["tune"].get("outputs", [])] + files.expand(spec["moves"])
-    for path in targets:
+    for path in [*spec["tune"].get("targets", []), *files.expand(spec["moves"])]:
         why = files.why_not_movable(path)
         if why:
             raise Refused(why)
@@ -145,6 +144,7 @@ def move(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
 
 def tune(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
     tuner.stop(job)
+    tuner.keep_targets(job)
     entry["detail"] = tuner.run(job, server.recovered())
     if job.spec["tune"]["outputs"]:
         tuner.outputs(job)
@@ -196,7 +196,7 @@ def verify(job: Job, server: ServerControl, entry: dict[str, Any]) -> None:
 def _tuned_words(job: Job, server: ServerControl) -> str:
     """What shows that the new tuning is in use. Raises StepFailed where it shows that it is not."""
     lines = server.lines
-    targets = [Path(one["target"]).name for one in job.spec["tune"].get("outputs", [])]
+    targets = [Path(one).name for one in job.spec["tune"].get("targets", [])]
     at_start = job.spec["tune"]["how"] == "at_start"
     missed = [line for line in lines.named["untuned"] if at_start or any(name in line for name in targets)]
     if missed:

@@ -27,20 +27,23 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
         "uid": os.geteuid(),
         "python": ".".join(map(str, sys.version_info[:3])),
         "server": _server(pid, request) if pid else None,
-        "files": [{"path": path, "size": Path(path).stat().st_size} for path in files.expand(request.get("moves", []))],
         "targets": [_target(path) for path in request.get("targets", [])],
         "gpu": _gpu(pid),
         "logind_kills": restore.logind_kills(),
         "systemd_run": shutil.which("systemd-run") is not None,
     }
+    found["moves"], found["unmapped"] = _on_host(request.get("moves", []), (found["server"] or {}).get("manager", {}))
+    found["files"] = [{"path": path, "size": Path(path).stat().st_size} for path in files.expand(found["moves"])]
     found["not_movable"] = {
         one["path"]: why for one in found["files"] for why in [files.why_not_movable(one["path"])] if why
     }
     found["state"] = _state_folder()
-    key = lock_key(request.get("port"), pid)
-    found["lock_key"] = key
-    found["lock"] = store.Lock(key).holder()
-    found["interrupted"] = [job for job in store_jobs() if job["lock_key"] == key and job["status"] == "interrupted"]
+    found["lock"], found["interrupted"] = None, []
+    if found["state"]["error"] is None:
+        key = lock_key(request.get("port"), pid)
+        found["lock"] = store.Lock(key).holder()
+        open_jobs = [job for job in store_jobs() if job["status"] == "interrupted"]
+        found["interrupted"] = [job for job in open_jobs if job["lock_key"] == key]
     found["tuners"] = [path for path in _tuner_places(request, found["server"]) if Path(path).is_file()]
     packages = (found["server"] or {}).get("packages")
     if packages:
@@ -48,6 +51,22 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
     if request.get("metrics_url"):
         found["requests"] = web.metrics(request["metrics_url"], request["metric_names"])
     return found
+
+
+def _on_host(patterns: list[str], manager: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """(patterns as paths of this host, those that cannot be reached): a container's paths are its mounts' only."""
+    if manager.get("kind") not in ("docker", "podman"):
+        return patterns, []
+    mounts = restore.mounts(manager)
+    reached, lost = [], []
+    for pattern in patterns:
+        inside = [place for place in mounts if pattern.startswith(place.rstrip("/") + "/")]
+        if inside:
+            place = max(inside, key=len)
+            reached.append(mounts[place].rstrip("/") + pattern[len(place.rstrip("/")) :])
+        else:
+            lost.append(pattern)
+    return reached, lost
 
 
 def lock_key(port: int | None, pid: int | None) -> str:
@@ -112,6 +131,7 @@ def _server(pid: int, request: dict[str, Any]) -> dict[str, Any]:
         **facts,
         "argv": redact_argv(facts["argv"]),
         "manager": restore.manager(pid),
+        "same_mounts": procs.link(pid, "ns/mnt") == procs.link(os.getpid(), "ns/mnt"),
         "tree": [one["pid"] for one in procs.tree(pid)],
         "listens": (control.listening_pid(port) is not None) if port else None,
         "packages": packages,

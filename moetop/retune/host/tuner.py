@@ -64,6 +64,7 @@ def run(job: Job, recovered: dict[str, Any]) -> str:
         if child.poll() is None:
             stop(job)
     ended()
+    log.unlink()
     if not done:
         raise StepFailed(f"the tuner did not end within {job.timeout('tune_s'):.0f} s")
     if child.returncode != 0:
@@ -91,19 +92,20 @@ def stop(job: Job) -> bool:
 
 
 def outputs(job: Job) -> list[tuple[str, str, int]]:
-    """(file, target, batch sizes) of each wanted output. Raises StepFailed where none is usable."""
+    """(copy, target, batch sizes) of each usable output, kept in the job's folder. Raises StepFailed if none is."""
     folder = Path(job.state["tune_folder"])
-    wanted = job.spec["tune"]["outputs"]
-    usable, problems = [], []
-    for one in wanted:
-        path = folder / one["name"]
-        if not path.exists():
-            problems.append(f"{one['name']} was not written")
-            continue
+    usable: list[tuple[str, str, int]] = []
+    problems: list[str] = []
+    for one in job.spec["tune"]["outputs"]:
         try:
-            usable.append((str(path), one["target"], files.check_triton_json(str(path))))
+            data = files.read_made(str(folder / one["name"]))
+            sizes = files.check_triton_json(data, one["name"])
         except files.Unusable as error:
             problems.append(str(error))
+            continue
+        kept = job.folder / f"made-{len(usable)}.json"
+        kept.write_bytes(data)
+        usable.append((str(kept), one["target"], sizes))
     if usable:
         for problem in problems:
             job.say(f"without: {problem}")
@@ -111,6 +113,17 @@ def outputs(job: Job) -> list[tuple[str, str, int]]:
     others = sorted(path.name for path in folder.glob("*.json"))[:4]
     hint = f"; it wrote {', '.join(others)} instead, which the engine does not read" if others else ""
     raise StepFailed(f"the tuner ended without a usable result: {'; '.join(problems)}{hint}")
+
+
+def keep_targets(job: Job) -> None:
+    """A configured command may write the engine's table itself: note how it was, to put it back."""
+    for target in job.spec["tune"].get("targets", []):
+        if job.spec["tune"]["outputs"] or any(one.get("path") == target for one in job.state["undo"]):
+            continue
+        try:
+            files.keep_as_it_is(target, job.id, job.remember)
+        except files.Unusable as error:
+            raise StepFailed(str(error)) from None
 
 
 def install(job: Job) -> str:
