@@ -102,7 +102,8 @@ def _finding_answer(host: HostView, finding: Finding, why: RetuneWhy, *, first: 
     keys = [("w", "why", True)] if first else []
     if acts and finding.kind in RETUNE_HELPS:
         keys.append(("r", "retune", why(host, finding.server) is None))
-    return Answer(sign.glyph, sign.role, host.name, finding.summary, finding.confidence.value, tuple(keys))
+    text = finding.summary.removeprefix(f"{host.name} ").removeprefix(f"{host.name}: ")
+    return Answer(sign.glyph, sign.role, host.name, text, finding.confidence.value, tuple(keys))
 
 
 RETUNE_HELPS = frozenset(

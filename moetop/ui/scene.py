@@ -214,14 +214,13 @@ CALM_STATES = frozenset(
 
 
 def counts_words(scene: Scene) -> str:
-    """`3 hosts · 17 GPUs · 1 lost`."""
+    """`1 lost · 3 hosts · 17 GPUs`."""
     hosts = len(scene.hosts)
     lost = sum(host.lost for host in scene.hosts)
     gpus = scene.gpu_count()
-    words = [f"{hosts} host{'' if hosts == 1 else 's'}", f"{gpus} GPU{'' if gpus == 1 else 's'}"]
+    words = [f"{lost} lost"] if lost else []
+    words += [f"{hosts} host{'' if hosts == 1 else 's'}", f"{gpus} GPU{'' if gpus == 1 else 's'}"]
     connecting = sum(host.link.phase is LinkPhase.CONNECTING for host in scene.hosts)
-    if lost:
-        words.append(f"{lost} lost")
     if connecting:
         words.append(f"{connecting} connecting")
     return " · ".join(words)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from moetop.history import GpuHistory, History
-from moetop.model import LogEvent
+from moetop.model import GpuState, LogEvent
 from moetop.ui import fmt
 from moetop.ui.charts import Mark, Series, TimeAxis, dots
 from moetop.ui.feed import WatchFeed
@@ -184,7 +184,8 @@ def map_points(
                 x, y = gpu.util_gpu_pct, fmt.power_pct(gpu)
             else:
                 x, y = (gpu.gpm.tensor_pct, gpu.gpm.dram_pct) if gpu.gpm is not None else (None, None)
-            if x is None or y is None or gpu.error is not None:
+            idle = kind != "power" and gpu.state is GpuState.IDLE  # its zeros would read as starving
+            if x is None or y is None or gpu.error is not None or idle:
                 missing += 1
                 continue
             sign, key = gpu_sign(gpu), (host.name, gpu.index)

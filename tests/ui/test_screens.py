@@ -500,3 +500,10 @@ async def test_a_host_that_cannot_be_judged_is_a_row_with_words_and_the_others_g
     async with opened(feed) as screen:
         assert "could not judge this host (ValueError: a bug)" in screen.text()
         assert "15 H200" in screen.text()
+
+
+async def test_idle_gpus_are_not_drawn_as_starving() -> None:
+    async with opened(scenes.big_fleet(4, 2)) as screen:
+        await screen.press("M", "p")
+        assert "○" not in screen.text()
+        assert "2 GPUs are not on the map: idle, or no value" in screen.text()

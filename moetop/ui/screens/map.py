@@ -36,7 +36,8 @@ class MapScreen(MoeScreen):
         )
         self.query_one("#map", Plot).redraw()
         _points, missing = map_points(self.moetop.feed, self.scene.hosts, kind.key, None, trails=False)
-        words = f" {missing} GPU{'s are' if missing != 1 else ' is'} not on the map: no value" if missing else ""
+        why = "no value" if self.moetop.map_kind == "power" else "idle, or no value"
+        words = f" {missing} GPU{'s are' if missing != 1 else ' is'} not on the map: {why}" if missing else ""
         self.query_one("#note", TextLine).say([(words, "quiet")])
 
     def _draw(self, width: int, height: int) -> list[Line]:
