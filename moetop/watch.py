@@ -35,6 +35,9 @@ RECENT_EVENTS = 2000
 FEWEST_TO_COMPARE = 3
 """A host that differs from its peers needs two that agree."""
 
+WAIT_SLICE_S = 0.2
+"""A long wait on a lock can swallow control-C (seen with CPython 3.11); short ones do not."""
+
 
 class _Host:
     """One host: evidence, link, history, and the report last made of them."""
@@ -270,8 +273,14 @@ class Watch:
 
     def wait(self, enough: Callable[[], bool], timeout_s: float | None) -> bool:
         """Block until `enough()` holds (asked after every change) or `timeout_s` (None: no end) is over."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
-            return self._changed.wait_for(enough, timeout_s)
+            while not enough():
+                left_s = WAIT_SLICE_S if end is None else min(WAIT_SLICE_S, end - time.monotonic())
+                if left_s <= 0:
+                    return False
+                self._changed.wait(left_s)
+            return True
 
     def is_finished(self, host: str) -> bool:
         """Whether a replay or a single sample has come to its end."""
