@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat as stat_bits
 import threading
 import time
@@ -25,6 +26,7 @@ GAP_SCAN_BYTES = 4 * 1024 * 1024  # after a longer absence the missed part is sc
 POSITION_EVERY_S = 5.0
 MAX_SIBLINGS = 64
 COPY_AGE_S = 120.0
+ROTATED = r"(?:\.old|[.-]\d[\d.:T_-]*)(?:\.(?:gz|xz|zst|bz2|lz4))?"  # .1, -20260628, .1.gz
 PACKED = (".gz", ".xz", ".zst", ".bz2", ".lz4")
 
 
@@ -184,7 +186,7 @@ class FileFollower:
         return True
 
     def _between(self, old: os.stat_result, new: os.stat_result) -> list[int]:
-        """The open files that were the log after `old` and before `new`: all rotated while nobody watched."""
+        """The open files that were the log after `old` and before `new`: rotated more than once since the last look."""
         known = {(old.st_dev, old.st_ino), (new.st_dev, new.st_ino)}
         later = [
             (entry.st_mtime, path)
@@ -193,7 +195,7 @@ class FileFollower:
         ]
         packed = [path for _, path in later if path.endswith(PACKED)]
         if packed:
-            message = "%s was packed while nobody watched: its lines are missing" % ", ".join(packed[:3])
+            message = "%s was packed before it was read: its lines are missing" % ", ".join(packed[:3])
             self._status("log_gap", message, level="warning")
         return [fd for fd in map(_open, [path for _, path in sorted(later) if path not in packed]) if fd is not None]
 
@@ -218,13 +220,17 @@ class FileFollower:
         self._now = Stream(fd, offset)
 
     def _siblings(self) -> list[tuple[str, os.stat_result]]:
-        """Plain files beside this log whose name begins with its own, newest first."""
+        """Plain files beside this log that are named like rotated ones of it, newest first."""
         folder, base = os.path.split(self.path)
+        stem, extension = os.path.splitext(base)
+        rotated = re.compile(
+            "^(?:%s%s|%s%s%s)$" % (re.escape(base), ROTATED, re.escape(stem), ROTATED, re.escape(extension))
+        )
         found = []
         try:
             with os.scandir(folder or ".") as entries:
                 for entry in entries:
-                    if entry.name != base and entry.name.startswith(base) and entry.is_file(follow_symlinks=False):
+                    if rotated.match(entry.name) and entry.is_file(follow_symlinks=False):
                         found.append((entry.path, entry.stat(follow_symlinks=False)))
         except OSError:
             return []
@@ -326,7 +332,8 @@ class FileFollower:
         except OSError as error:
             self._say_absent(error)
             return
-        self._switch(stream, fd)
+        self._chain = [*self._between(os.fstat(stream.fd), os.fstat(fd)), fd]
+        self._switch(stream, self._chain.pop(0))
         self._status("log_rotated", "%s was replaced by a new file; following the new one" % self.path)
 
     def _switch(self, stream: Stream, fd: int) -> None:

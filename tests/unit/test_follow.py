@@ -283,6 +283,22 @@ def test_several_rotations_during_the_absence_are_read_one_after_the_other(desk:
     assert heard.lines() == ["two", "three", "four", "five"]
 
 
+def test_rotated_twice_between_two_looks_the_file_between_is_read_too(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(desk.path, "one\n")
+    heard = desk.follow()
+    heard.wait_lines("one")
+    monkeypatch.setattr(follow, "POLL_S", 0.5)
+    time.sleep(0.05)  # the follower now sleeps its longer pause
+    for n, text in ((1, "two\n"), (2, "three\n")):
+        desk.path.rename(desk.path.with_name(f"server.log.{2 - n}"))
+        os.utime(desk.path.with_name(f"server.log.{2 - n}"), (time.time() + n, time.time() + n))
+        append(desk.path, text)
+    append(desk.path.with_name("server.log.notes"), "no log at all\n")
+    heard.wait_lines("one", "two", "three")
+
+
 def test_a_log_replaced_during_the_absence_is_begun_anew_and_the_gap_is_said(desk: Desk) -> None:
     append(desk.path, "one\ntwo\n")
     with desk.path.open("rb") as log:
