@@ -94,16 +94,16 @@ def finding_page(host: str, finding: Finding, width: int, retune_word: str | Non
     for label in EVIDENCE_LABELS:
         for at, rest in enumerate(groups.get(label, ())):
             page += labelled(label if at == 0 else "", rest, width)
-    number = 0
+    number, label = 0, "Do"
     for line in finding.remedy:
         if line.startswith(COMMAND):
-            page += labelled("Do" if number == 0 else "", line, width, "accent")
-            number = number or 1
-            continue
-        number += 1
-        page += labelled("Do" if number == 1 else "", f"{number}  {line}", width, "text!")
+            page += labelled(label, line, width, "accent")
+        else:
+            number += 1
+            page += labelled(label, f"{number}  {line}", width, "text!")
+        label = ""
     if retune_word is not None:
-        page += labelled("" if number else "Do", retune_word, width, "accent")
+        page += labelled(label, retune_word, width, "accent")
     if commands_of(finding):
         page += labelled("", "c copies the commands", width, "quiet")
     page += labelled("How sure", CONFIDENCE_WORDS[finding.confidence], width, "quiet")
