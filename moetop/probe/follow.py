@@ -121,7 +121,7 @@ class FileFollower:
             os.close(fd)
             self._say("log_denied", "%s is not a regular file and cannot be followed" % self.path, "warning")
             return False
-        self._said.clear()
+        self._over()
         if self._seen_before:
             self._now = Stream(fd)
             self._tell_position()
@@ -324,7 +324,7 @@ class FileFollower:
         try:
             entry = os.stat(self.path)
             if (entry.st_dev, entry.st_ino) == stream.identity:
-                self._said.clear()
+                self._over()
                 return
             if entry.st_size == 0:
                 return  # the writer may still hold the renamed file; an empty new one can wait
@@ -342,7 +342,7 @@ class FileFollower:
         self._old.append(stream)
         self._now = Stream(fd)
         self._tell_position()
-        self._said.clear()
+        self._over()
 
     def _after_cut(self, stream: Stream) -> None:
         """The file was truncated in place: take what a copy of it kept, then start at its beginning."""
@@ -388,6 +388,12 @@ class FileFollower:
         if code not in self._said:
             self._said.add(code)
             self._status(code, message, level=level)
+
+    def _over(self) -> None:
+        """What was said before holds no more."""
+        for code in sorted(self._said):
+            self._status(code, "%s can be read again" % self.path)
+        self._said.clear()
 
     def _tell_position(self) -> None:
         """What a later session needs to go on from here: for a new file at once, then now and then."""

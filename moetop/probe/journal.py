@@ -147,6 +147,7 @@ class CommandFollower:
         self._lines = 0
         self._stop = threading.Event()
         self._child: Child | None = None
+        self._troubles: set[str] = set()
         self._thread = threading.Thread(target=self.run, name="log " + picker.source, daemon=True)
 
     def start(self) -> None:
@@ -173,7 +174,7 @@ class CommandFollower:
             began = time.monotonic()
             argv = self._source.argv(self._place)
             if shutil.which(argv[0]) is None:
-                self._status("log_missing", "%s is not installed on this host" % argv[0], level="warning")
+                self._trouble("log_missing", "%s is not installed on this host" % argv[0])
             else:
                 self._once(argv)
             if self._stop.is_set():
@@ -235,6 +236,8 @@ class CommandFollower:
             self._words = line.strip()[:500] or self._words
             return
         self._lines += 1
+        if self._troubles:
+            self._over()
         if not self._source.has_places:
             if self._sync is not None:
                 self._sync.append(line)
@@ -246,6 +249,16 @@ class CommandFollower:
             return  # `--since` repeats the line at that very time
         self._place = entry.place
         self._deliver(entry)
+
+    def _trouble(self, code: str, message: str) -> None:
+        self._troubles.add(code)
+        self._status(code, message, level="warning")
+
+    def _over(self) -> None:
+        """Lines come again: what was said before holds no more."""
+        for code in sorted(self._troubles):
+            self._status(code, "the log is read again")
+        self._troubles.clear()
 
     def _mark(self, line: bytes) -> str | None:
         self._recent.append(hashlib.sha256(line).digest())
@@ -301,10 +314,9 @@ class CommandFollower:
         command = " ".join(argv[:2])
         if DENIED.search(self._words):
             fix = "add this user to the group that may (docker, systemd-journal) or set sudo: true"
-            self._status("log_denied", "%s: %s; %s" % (command, words, fix), level="warning")
-        else:
-            message = "`%s` ended%s; it is started again" % (command, ": " + words if words else "")
-            self._status("log_end", message, level="warning" if ran < SETTLED_S else "info")
+            self._trouble("log_denied", "%s: %s; %s" % (command, words, fix))
+        elif shutil.which(argv[0]) is not None:
+            self._trouble("log_end", "`%s` ended%s; it is started again" % (command, ": " + words if words else ""))
         if self._place and self._source.has_places and not self._lines and ran < FIRST_WAIT_S:
             message = "the place where reading stopped is gone: lines may be missing"
             self._status("log_gap", message, level="warning")

@@ -226,6 +226,8 @@ def test_a_log_that_is_not_there_yet_is_waited_for(desk: Desk) -> None:
     heard.wait(lambda: heard.codes() == ["log_missing"])
     append(desk.path, "at last\n")
     heard.wait_lines("at last")
+    levels = [frame["level"] for frame in heard.frames if frame.get("code") == "log_missing"]
+    assert levels == ["warning", "info"]  # said again at level info: it is over
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
