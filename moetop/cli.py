@@ -76,7 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--retune", metavar="HOST", help="retune and restart a server on HOST")
     add("--server", metavar="NAME", help="with --retune: which server, where a host has several")
     add("--dry-run", action="store_true", help="with --retune: print the plan, touch nothing")
-    add("--yes", action="store_true", help="with --retune: do not ask (refused while requests run)")
+    add("--yes", action="store_true", help="with --retune: do not ask, also while requests run")
     add("--attach", action="store_true", help="with --retune: follow the job that is running on the host")
     add("--doctor", action="store_true", help="check every step to a working view, with the fix for each")
 

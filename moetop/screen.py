@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from moetop.config import Config
 from moetop.errors import ExitCode, UsageError
 from moetop.export.output import open_output, replace_file
+from moetop.jobdesk import JobDesk
 from moetop.reload import Reloader
 from moetop.session import Session
 from moetop.ui.app import run
-from moetop.ui.feed import NoActions
+from moetop.ui.feed import JobView, NoActions, RetunePlan
 
 
 def state_folder() -> Path:
@@ -42,6 +44,22 @@ class SessionActions(NoActions):
     def __init__(self, session: Session, config: Config) -> None:
         self._session = session
         self._config = config
+        self._desk = JobDesk(session, config)
+
+    def retune_refusal(self, host: str, server: str | None) -> str | None:
+        return self._desk.refusal(host, server)
+
+    def plan_retune(self, host: str, server: str | None) -> RetunePlan:
+        return self._desk.plan(host, server)
+
+    def start_retune(self, plan: RetunePlan) -> str:
+        return self._desk.start(plan)
+
+    def cancel_job(self, job: str) -> None:
+        self._desk.cancel(job)
+
+    def jobs(self) -> Sequence[JobView]:
+        return self._desk.views()
 
     def _reloader(self) -> Reloader:
         if self._session.reloader is None:
