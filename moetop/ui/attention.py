@@ -120,6 +120,8 @@ RETUNE_HELPS = frozenset(
 
 
 def _calm_answer(scene: Scene) -> Answer:
+    if scene.generation < 0:
+        return Answer("◌", "notice", "", "starting")
     if not scene.hosts:
         return Answer("·", "notice", "", "no hosts: start with --host NAME, or --demo to look around")
     waiting = [host for host in scene.hosts if not host.report.gpus and host.link.phase is not LinkPhase.FINISHED]

@@ -126,6 +126,8 @@ class FleetScreen(MoeScreen):
     def _empty_words(self) -> str:
         if self.filter_text:
             return f"nothing passes the filter {clean(self.filter_text, 80)!r}; esc clears it"
+        if self.scene.generation < 0:
+            return "looking at the hosts for the first time"
         return "no hosts: start moetop with --host NAME, --config FILE or --demo"
 
     def _aim(self, table: FleetTable) -> None:

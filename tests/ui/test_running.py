@@ -1,0 +1,98 @@
+"""The clockwork: scenes come by themselves, slow feeds hold nothing back, a real terminal is left as it was."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from moetop.model import HostReport
+from moetop.ui.app import MoetopApp
+from tests.ui import scenes
+
+PATIENCE_S = 20.0
+
+
+async def until(pilot: object, holds: Callable[[], bool]) -> None:
+    """Wait until `holds()`; fail after a while."""
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, "it never came"
+        await pilot.pause(0.02)  # type: ignore[attr-defined]
+
+
+def shown(app: MoetopApp) -> str:
+    return "\n".join("".join(part.text for part in strip) for strip in app.screen._compositor.render_strips())
+
+
+async def test_scenes_come_without_being_asked_and_show_what_changed() -> None:
+    feed = scenes.sixteen()
+    app = MoetopApp(feed, actions=scenes.Deeds(), no_color=False, ascii_only=False)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "15 H200" in shown(app))
+        feed.put(scenes.glm5_host())
+        await until(pilot, lambda: "0 RTX PRO 6000" in shown(app))
+
+
+async def test_a_feed_that_takes_long_holds_no_key_back() -> None:
+    class Slow(scenes.StillFeed):
+        gate = threading.Event()
+
+        def report(self, host: str) -> HostReport:
+            self.gate.wait(PATIENCE_S)
+            return super().report(host)
+
+    feed = Slow()
+    feed.put(scenes.glm5_host())
+    app = MoetopApp(feed, actions=scenes.Deeds(), no_color=False, ascii_only=False)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        assert "starting" in shown(app)
+        await pilot.press("question_mark")
+        assert "Keys on this screen" in shown(app)
+        await pilot.press("escape")
+        feed.gate.set()
+        await until(pilot, lambda: "0 RTX PRO 6000" in shown(app))
+
+
+CHILD = """
+import sys
+from moetop.ui.app import run
+from tests.ui import scenes
+sys.exit(run(scenes.reference_fleet(), actions=scenes.Deeds()))
+"""
+
+
+@pytest.mark.parametrize(("key", "code"), [(b"q", 0), (b"\x03", 130)])
+def test_in_a_real_terminal_it_paints_answers_keys_and_leaves_clean(key: bytes, code: int) -> None:
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", LANG="C.UTF-8", NO_COLOR="1")
+        os.execv(sys.executable, [sys.executable, "-c", CHILD])
+    got = b""
+    pressed = False
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        if not select.select([fd], [], [], 0.2)[0]:
+            continue
+        try:
+            more = os.read(fd, 65536)
+        except OSError:
+            break
+        if not more:
+            break
+        got += more
+        if not pressed and b"glm5-sm120" in got:
+            pressed = True
+            os.write(fd, key)
+    _pid, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == code
+    assert b"\x1b[?1049h" in got and b"\x1b[?1049l" in got, "the alternate screen is entered and left"
+    assert b"Traceback" not in got
+    assert b"\x1b[38;" not in got and b"\x1b[48;" not in got, "NO_COLOR sends no colour"
