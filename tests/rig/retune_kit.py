@@ -77,6 +77,7 @@ class Rig:
     def __init__(self, home: Path, monkeypatch) -> None:
         self.home = home
         self.root = HERE.parent.parent
+        self.python = sys.executable
         self.state = home / "state"
         monkeypatch.setenv("XDG_STATE_HOME", str(self.state))
         binaries = home / "bin"
@@ -101,9 +102,9 @@ class Rig:
         (self.home / "tune_fault").write_text(word)
 
     def argv(self) -> list[str]:
-        return [sys.executable, "minimoe/launch_server.py", "--model-path", str(SOURCE), "--port", str(self.port)]
+        return [self.python, "minimoe/launch_server.py", "--model-path", str(SOURCE), "--port", str(self.port)]
 
-    def start(self, stdout: object = None) -> None:
+    def start(self, stdout: object = None, user: int | None = None) -> None:
         """Start the server by hand, as a person would, and wait until it answers."""
         env = {
             **os.environ,
@@ -122,6 +123,7 @@ class Rig:
                 stdout=stdout or log,
                 stderr=stdout or log,
                 start_new_session=True,
+                **({"user": user, "group": user, "extra_groups": []} if user is not None else {}),
             )
         until(self.healthy, "the server is healthy")
         (self.home / "gpu_pids").write_text(str(self.process.pid))

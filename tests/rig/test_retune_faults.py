@@ -111,7 +111,7 @@ def test_leftover_children_are_ended_before_anything_starts(rig):
 
 
 @pytest.mark.parametrize(
-    "step", [slow("baseline"), slow("stop"), "tune", slow("ready"), slow("verify"), slow("measure")]
+    "step", [slow("baseline"), slow("stop"), slow("tune"), slow("ready"), slow("verify"), slow("measure")]
 )
 def test_a_cancel_puts_everything_back(rig, step):
     longer = {"baseline": {"baseline_s": 20.0}, "verify": {"verify_s": 20.0}, "measure": {"baseline_s": 4.0}}
@@ -135,12 +135,11 @@ def test_a_cancel_puts_everything_back(rig, step):
     ("step", "how"),
     [
         ("tune", "rollback"),
-        ("install", "finish"),
         *[
             slow(step, how)
             for step in ("check", "baseline", "stop", "tune", "install", "ready", "verify")
             for how in ("finish", "rollback")
-            if (step, how) not in (("tune", "rollback"), ("install", "finish"))
+            if (step, how) != ("tune", "rollback")
         ],
     ],
 )

@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -314,3 +316,26 @@ def test_interrupting_moetop_leaves_the_job_running(rig, tmp_path):
     _, said = client.communicate(timeout=30)
     assert client.returncode == ExitCode.RUNNING and b"left running on rig" in said
     assert rig.end(ref).status == "retuned"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="being root for another user needs root")
+def test_root_starts_another_users_server_as_that_user(monkeypatch):
+    nobody = 65534
+    with tempfile.TemporaryDirectory(prefix="moetop-rig-") as folder:
+        home = Path(folder)
+        home.chmod(0o777)
+        rig = Rig(home, monkeypatch)
+        rig.python = "/usr/bin/python3"  # one that this user may run
+        try:
+            (home / "moe").mkdir(mode=0o777)
+            (home / "moe").chmod(0o777)
+            rig.log.touch()
+            rig.log.chmod(0o666)
+            rig.start(user=nobody)
+            state = rig.end(rig.begin(rig.plan()))
+            assert state.status == "retuned", rig.log.read_text()
+            assert procs.owner(rig.pids()[0]) == nobody
+            assert rig.table.stat().st_uid in (0, nobody) and rig.table.stat().st_mode & 0o444 == 0o444
+        finally:
+            rig.clean()

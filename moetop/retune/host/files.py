@@ -76,9 +76,8 @@ def install(source: str, target: str, job: str, remember: Remember) -> None:
             os.fsync(stream.fileno())
         temporary.chmod(0o644)
         _give_to_owner_of(str(Path(target).parent), str(temporary))
-        aside = free_name(target, job, "tuned")
         inode = temporary.stat().st_ino
-        remember({"do": "remove_new", "path": target, "inode": inode, "temporary": str(temporary), "aside": aside})
+        remember({"do": "remove_new", "path": target, "inode": inode, "temporary": str(temporary)})
         temporary.rename(target)
     except OSError as error:
         raise Unusable(f"{target} cannot be written: {error.strerror}") from None
@@ -92,7 +91,7 @@ def _give_to_owner_of(folder: str, path: str) -> None:
 
 
 def make_folder(folder: str, remember: Remember) -> None:
-    """Create a folder and those above it, each remembered and given to the owner of the one above."""
+    """Create a folder and those above it, each remembered, readable, given to the owner of the one above."""
     missing = []
     path = Path(folder)
     while not path.exists():
@@ -101,6 +100,7 @@ def make_folder(folder: str, remember: Remember) -> None:
     for one in reversed(missing):
         remember({"do": "remove_folder", "path": str(one)})
         one.mkdir(exist_ok=True)
+        one.chmod(0o755)
         _give_to_owner_of(str(one.parent), str(one))
 
 
@@ -155,8 +155,8 @@ def _remove_new(entry: dict[str, Any]) -> str | None:
         temporary.unlink()
     if not path.exists() or path.stat().st_ino != entry["inode"]:
         return None
-    path.rename(entry["aside"])
-    return f"{path} moved to {entry['aside']}"
+    path.unlink()
+    return f"{path} taken away again (the table is kept in the job's folder)"
 
 
 def _move_back(entry: dict[str, Any]) -> str | None:
