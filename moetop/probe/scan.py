@@ -21,48 +21,76 @@ BLOCK_BYTES = 1024 * 1024
 LONG_BLOCKS = 4
 SAMPLE_BYTES = 128 * 1024
 SAMPLES = 8
-FIRST_KEPT = 100  # of each literal's lines the first ones travel,
-NEWEST_KEPT = 1000  # and the newest
+FIRST_KEPT = 50  # of lines of one shape the first ones travel,
+NEWEST_KEPT = 400  # and the newest
+SHAPE_BYTES = 24  # what follows a literal and makes its line another shape
+MAX_SHAPES = 256
 SHIP_BYTES = 32 * 1024 * 1024
 WATCH_S = 0.005
 PROGRESS_S = 1.0
 COUNT_MAX_BYTES = 8 * 1024 * 1024 * 1024
 
 
+class _Shape:
+    """Lines of one shape: how many, the first ones, the newest."""
+
+    def __init__(self) -> None:
+        self.found = 0
+        self.first: list[tuple[int, int]] = []
+        self.newest: deque[tuple[int, int]] = deque(maxlen=NEWEST_KEPT)
+
+    def add(self, entry: tuple[int, int]) -> None:
+        if len(self.first) < FIRST_KEPT:
+            self.first.append(entry)
+        else:
+            self.newest.append(entry)
+
+
 class Kept:
-    """The lines that travel of one part of a log: of each literal the first ones and the newest."""
+    """The lines that travel of one part of a log: of each shape the first ones and the newest.
+
+    A shape is a literal and the text that follows it, digits left out: ten thousand skipped tactics do
+    not push out the line that says when tuning began.
+    """
 
     def __init__(self, literals: list[bytes]) -> None:
         self._literals = literals
-        self.first: list[list[tuple[int, int]]] = [[] for _ in literals]
-        self.newest: list[deque[tuple[int, int]]] = [deque(maxlen=NEWEST_KEPT) for _ in literals]
-        self.found = [0] * len(literals)
+        self._shapes: dict[bytes, _Shape] = {}
+
+    @property
+    def found(self) -> int:
+        """Event lines seen, sent or not."""
+        return sum(shape.found for shape in self._shapes.values())
+
+    def _shape(self, key: bytes, literal: bytes) -> _Shape:
+        if key not in self._shapes and len(self._shapes) >= MAX_SHAPES:
+            key = literal
+        return self._shapes.setdefault(key, _Shape())
 
     def add(self, offset: int, head: bytes, length: int) -> None:
         """Note a line if it holds a literal (and not only a fragment of one)."""
         low = head.lower()
-        for index, literal in enumerate(self._literals):
-            if literal in low:
-                self.found[index] += 1
-                if len(self.first[index]) < FIRST_KEPT:
-                    self.first[index].append((offset, length))
-                else:
-                    self.newest[index].append((offset, length))
+        for literal in self._literals:
+            at = low.find(literal)
+            if at >= 0:
+                end = at + len(literal)
+                key = low[at : end + SHAPE_BYTES].translate(None, b"0123456789")
+                shape = self._shape(key, literal)
+                shape.found += 1
+                shape.add((offset, length))
                 return
 
     def merge(self, later: Kept) -> None:
         """Join with the part of the log that follows this one."""
-        for index in range(len(self._literals)):
-            self.found[index] += later.found[index]
-            for entry in later.first[index] + list(later.newest[index]):
-                if len(self.first[index]) < FIRST_KEPT:
-                    self.first[index].append(entry)
-                else:
-                    self.newest[index].append(entry)
+        for key, theirs in later._shapes.items():
+            shape = self._shape(key, key)
+            shape.found += theirs.found
+            for entry in theirs.first + list(theirs.newest):
+                shape.add(entry)
 
     def lines(self) -> list[tuple[int, int]]:
         """(offset, length) in the order of the log, at most 32 MiB, the newest given preference."""
-        every = sorted({entry for group in self.first for entry in group} | {e for g in self.newest for e in g})
+        every = sorted({entry for shape in self._shapes.values() for entry in [*shape.first, *shape.newest]})
         room = SHIP_BYTES
         at = len(every)
         while at > 0 and room > 0:
@@ -162,11 +190,11 @@ class HistoryScan:
             if self._stopped():
                 return
             self._picker.ship(_line_at(fd, offset, length), offset + length, True, history=True)
-        capped = sum(kept.found) - len(lines)
+        capped = kept.found - len(lines)
         took = time.monotonic() - began
-        detail: dict[str, Any] = {"bytes": end - start, "events": sum(kept.found), "sent": len(lines), "seconds": took}
+        detail: dict[str, Any] = {"bytes": end - start, "events": kept.found, "sent": len(lines), "seconds": took}
         message = "%d event lines found in %.1f MiB of history in %.1f s" % (
-            sum(kept.found),
+            kept.found,
             (end - start) / 1048576.0,
             took,
         )

@@ -139,6 +139,19 @@ def test_of_a_kind_repeated_very_often_the_first_and_the_newest_are_kept(
     assert result.status[-1][1]["events"] == 20001 and result.status[-1][1]["sent"] == 9
 
 
+def test_lines_repeated_very_often_do_not_push_out_others_with_the_same_literal(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "FIRST_KEPT", 3)
+    monkeypatch.setattr(scan, "NEWEST_KEPT", 5)
+    path = tmp_path / "log"
+    begin, skip = "Autotuning process starts\n", "".join(f"Autotuner: Skipping tactic {n}\n" for n in range(5000))
+    path.write_text((begin + skip) * 4 + "Autotuning process ends\n")
+    lines = Result(path).lines
+    assert lines.count("Autotuning process starts") == 4 and lines[-1] == "Autotuning process ends"
+    assert len(lines) == 4 + 8 + 1
+
+
 def test_a_log_without_any_event_sends_nothing_but_counts(tmp_path: Path, way: str) -> None:
     (tmp_path / "log").write_text(ACCESS * 3000)
     result = Result(tmp_path / "log")
