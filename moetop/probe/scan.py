@@ -73,8 +73,8 @@ class Kept:
         for literal in self._literals:
             at = low.find(literal)
             if at >= 0:
-                end = at + len(literal)
-                key = low[at : end + SHAPE_BYTES].translate(None, b"0123456789")
+                size = len(literal) + SHAPE_BYTES
+                key = low[at : at + 2 * size].translate(None, b"0123456789\n")[:size]
                 shape = self._shape(key, literal)
                 shape.found += 1
                 shape.add((offset, length))
