@@ -10,9 +10,11 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from moetop.transport.binding import cut
+
 PACKAGE = "moetop_probe"
 BINDING = "pynvml"
-# Compiling takes 18 MiB that would stay; a child does it and hands the code over, so that the probe stays small.
+# Modules are compiled as they are imported: the first sample needs a third of them.
 # Parses on Python 2.7 and every 3. No single quote, exclamation mark or newline in the final text, so that
 # every login shell (csh too) passes it on. `json` and the like must not come from the current directory.
 _LOADER_BODY = r"""
@@ -24,7 +26,7 @@ if v < (3, 8):
     w.flush()
     sys.exit(3)
 sys.path[:] = [p for p in sys.path if p not in ("", ".")]
-import json, marshal, os, zlib, importlib.abc, importlib.util
+import json, zlib, importlib.abc, importlib.util
 w.write("MOETOP-READY %d.%d\n" % v)
 w.flush()
 b = sys.stdin.buffer
@@ -33,21 +35,7 @@ d = b.read(n)
 if n == 0 or len(d) < n:
     sys.exit(0)
 d = json.loads(zlib.decompress(d).decode("utf-8"))
-def c(m):
-    return {n: compile(s, "<" + n + ">", "exec", dont_inherit=True) for n, s in m.items()}
-try:
-    r, q = os.pipe()
-    p = os.fork()
-    if p == 0:
-        with os.fdopen(q, "wb") as f:
-            marshal.dump(c(d["modules"]), f)
-        os._exit(0)
-    os.close(q)
-    with os.fdopen(r, "rb") as f:
-        m = marshal.load(f)
-    os.waitpid(p, 0)
-except (OSError, EOFError, ValueError, TypeError):
-    m = c(d["modules"])
+m = d["modules"]
 class F(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path=None, target=None):
         if name in m:
@@ -56,7 +44,7 @@ class F(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
     def exec_module(self, module):
         n = module.__name__
-        exec(m.pop(n), module.__dict__)
+        exec(compile(m.pop(n), "<" + n + ">", "exec", dont_inherit=True), module.__dict__)
 sys.meta_path.insert(0, F())
 importlib.import_module("moetop_probe.main").run(d["options"])
 """
@@ -79,7 +67,7 @@ def loader_argv(python: str = "python3") -> list[str]:
 
 @functools.lru_cache(maxsize=1)
 def _modules() -> str:
-    """JSON of `{module: source}`: the probe's files and the installed binding, which hosts may lack."""
+    """JSON of `{module: source}`: the probe's files and what they reach of the installed binding."""
     sources: dict[str, str] = {}
     for entry in importlib.resources.files("moetop.probe").iterdir():
         if entry.name.endswith(".py"):
@@ -88,7 +76,8 @@ def _modules() -> str:
     # found, not imported: importing it takes 40 ms and this process never calls NVML
     spec = importlib.util.find_spec(BINDING)
     if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
-        sources[BINDING] = Path(spec.origin).read_text(encoding="utf-8")
+        # whole it would take ten times as long to compile and 18 MiB that stay (pynvml 13.580)
+        sources[BINDING] = cut(Path(spec.origin).read_text(encoding="utf-8"), sources.values())
     return json.dumps(sources)
 
 
