@@ -17,6 +17,7 @@ from moetop.ui.screens.log import LogScreen
 from moetop.ui.screens.map import MapScreen
 from moetop.ui.screens.plan import PlanScreen
 from moetop.ui.screens.server import ServerScreen
+from moetop.ui.svg import steady
 
 
 class MoetopApp(BaseApp):
@@ -135,7 +136,7 @@ class MoetopApp(BaseApp):
         self.perform(self.actions.write_snapshot, "snapshot written")
 
     def do_picture(self) -> None:
-        svg = self.export_screenshot(title="moetop")
+        svg = steady(self.export_screenshot(title="moetop"))
         self.perform(lambda: self.actions.write_picture(svg), "picture written")
 
     def do_bell(self) -> None:

@@ -22,7 +22,7 @@ from moetop.ui.paint import AsciiOnly, Colourless, Paint, clean
 from moetop.ui.palette import MoeCommands
 from moetop.ui.past import StateTrail, past_scene
 from moetop.ui.scene import HostView, Scene
-from moetop.ui.screens.base import MoeScreen
+from moetop.ui.screens.base import SMALLEST, MoeScreen
 from moetop.ui.terminal import terminal_has_utf8
 from moetop.ui.theme import DEFAULT_THEME, Theme, choose_theme, load_themes
 
@@ -240,6 +240,8 @@ class BaseApp(App[int]):
 
     def say(self, text: str, severity: str = "information", title: str = "") -> None:
         """A toast; foreign text in it is made harmless."""
+        if self.size.width < SMALLEST[0] or self.size.height < SMALLEST[1]:
+            return  # it would hide the words that say how much room is needed
         level = severity if severity in ("information", "warning", "error") else "information"
         self.notify(
             clean(text, 600),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from moetop.history import GpuHistory, ServerHistory
 from moetop.model import HostReport, HostStatus, Link, LinkPhase, LogEvent, LogLine, Snapshot, Status
 from moetop.ui.app import MoetopApp
+from moetop.ui.svg import steady
 
 
 class SnapshotFeed:
@@ -82,4 +83,4 @@ async def _picture(snapshot: Snapshot, columns: int, lines: int, theme: str | No
         await pilot.pause()
         app.show_top()  # once more now that every widget has its size
         await pilot.pause()
-        return app.export_screenshot(title="moetop")
+        return steady(app.export_screenshot(title="moetop"))

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -166,6 +167,11 @@ def _colors(node: yaml.Node, origin: str) -> dict[str, str]:
 
 def builtin_themes() -> dict[str, Theme]:
     """Themes packaged with moetop, by name, the default first."""
+    return dict(_read_builtin_themes())
+
+
+@cache
+def _read_builtin_themes() -> dict[str, Theme]:
     folder = resources.files("moetop").joinpath("themes")
     texts = {entry.name: entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".yaml")}
     themes: dict[str, Theme] = {}

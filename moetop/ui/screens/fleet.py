@@ -209,7 +209,8 @@ class FleetScreen(MoeScreen):
         window = window_of(host, app.range_s, app.host_cursor(host))
         histories = histories_of(app.feed, host, row.gpu.index if row.gpu is not None else None)
         if window is None or not histories:
-            return [[("", "quiet")], [("     no samples yet", "quiet")]]
+            words = "a snapshot shows one moment" if app.mode is not None else "no samples yet"
+            return [[("", "quiet")], [(f"     {words}", "quiet")]]
         marks = marks_of(app.feed.recent_events(host.name), window)
         return time_chart(width, height, percent_series(histories, window, width), window.axis(marks))
 
