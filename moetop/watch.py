@@ -308,9 +308,9 @@ class Watch:
     def is_searched(self, host: str) -> bool:
         """Whether the search for servers and the first reading of their logs are through."""
         entry = self._entry(host)
-        if entry.link.phase in (LinkPhase.LOST, LinkPhase.FINISHED) or "no_server" in entry.statuses:
+        if entry.link.phase in (LinkPhase.LOST, LinkPhase.FINISHED):
             return True
-        if any(status.fatal for status in entry.statuses.values()) and not entry.servers:
+        if "no_server" in entry.statuses or "fallback_smi" in entry.statuses:
             return True
         logs = {server.source for server in entry.servers.values() if server.source}
         return bool(entry.servers) and logs <= entry.scanned
