@@ -132,6 +132,9 @@ class ServerControl:
         if now is None:
             found["why"] = "leftovers on the GPUs could not be looked for (no nvidia-smi)"
             return True
+        if self.job.state.get("gpu_blind"):
+            found["why"] = "leftovers on the GPUs could not be told: nvidia-smi names no process of the server"
+            return True
         known = {one["pid"] for one in self.job.state["gpu_others"]}
         gpus = set(self.job.state["gpus"])
         left = [one for one in now if one["pid"] not in known and (not gpus or one["gpu"] in gpus)]

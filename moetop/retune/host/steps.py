@@ -59,6 +59,7 @@ def _look_at_gpus(job: Job) -> None:
         raise Refused(f"{error}; a restart would not come back") from None
     ours = [one for one in found or [] if one["pid"] in family]
     state["gpus"] = sorted({one["gpu"] for one in ours})
+    state["gpu_blind"] = bool(found) and not ours
     state["gpu_others"] = [one for one in found or [] if one["pid"] not in family]
     shared = [one for one in state["gpu_others"] if one["gpu"] in state["gpus"]]
     if shared and job.spec["tune"]["how"] == "offline":
