@@ -30,10 +30,14 @@ TICK_S = 0.2
 """How often the app looks whether the feed has something new."""
 
 SCENE_S = 0.95
-"""Least time between two scenes once every host has answered: numbers that change faster cannot be read."""
+"""Least time between two scenes once the hosts have answered: numbers that change faster cannot be read."""
 
 RANGES_S = (60.0, 300.0, 900.0, 3600.0)
 """Time ranges of the charts, by the number keys."""
+
+
+HURRY_S = 15.0
+"""While hosts answer for the first time scenes come as fast as there is news, for at most this long."""
 
 
 class SceneReady(Message):
@@ -95,6 +99,7 @@ class BaseApp(App[int]):
         self._present = Scene(t=clock())
         self._aimed = False
         self.chosen: tuple[str, int | None] | None = None
+        self._started_at = clock()
         self._gathering = False
         self._gathered_at = float("-inf")
         self._own_filters: list[LineFilter] = []
@@ -129,7 +134,8 @@ class BaseApp(App[int]):
         if self._gathering:
             return
         now = self.clock()
-        settled = all(host.report.gpus or host.lost for host in self.scene.hosts) and self.scene.hosts
+        settled = bool(self.scene.hosts) and all(host.report.gpus or host.lost for host in self.scene.hosts)
+        settled = settled or now - self._started_at > HURRY_S
         fresh = self.feed.generation != self.scene.generation
         due = now - self._gathered_at >= SCENE_S
         if due or (fresh and not settled):

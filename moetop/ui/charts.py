@@ -15,7 +15,7 @@ Line = list[tuple[str, str]]
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bit of a braille cell by row and column."""
 
-AXIS_WIDTH = 5
+AXIS_WIDTH = 6
 LABEL_WIDTH = 8
 LABEL_FROM_WIDTH = 36
 """Charts narrower than this have no labels at the right end of their lines."""

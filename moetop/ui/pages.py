@@ -34,6 +34,8 @@ COMMAND = "$ "
 EVIDENCE_LABELS = ("Seen", "Compared", "Ruled out", "Log", "Server", "Files", "Not known")
 """Labels that diagnosis puts before its sentences, in the order a person reads them."""
 
+RETUNE_WORD = "r: retune and restart"
+
 CONFIDENCE_ROLES = {Confidence.MEASURED: "text!", Confidence.REPORTED: "text", Confidence.INFERRED: "quiet"}
 
 
@@ -61,10 +63,10 @@ def labelled(label: str, text: str, width: int, role: str = "text") -> Page:
 # ── why ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def split_label(sentence: str) -> tuple[str, str]:
-    """`Seen: x` into its label and the rest; other sentences are seen."""
+def split_label(sentence: str, otherwise: str = "Seen") -> tuple[str, str]:
+    """`Seen: x` into its label and the rest; a sentence without a label gets `otherwise`."""
     label, colon, rest = sentence.partition(": ")
-    return (label, rest) if colon and label in EVIDENCE_LABELS else ("Seen", sentence)
+    return (label, rest) if colon and label in EVIDENCE_LABELS else (otherwise, sentence)
 
 
 def commands_of(finding: Finding) -> list[str]:
@@ -100,10 +102,10 @@ def finding_page(host: str, finding: Finding, width: int, retune_word: str | Non
             page += labelled(label, line, width, "accent")
         else:
             number += 1
-            page += labelled(label, f"{number}  {line}", width, "text!")
+            page += labelled(label, f"{number}  {line}", width, "text!" if number == 1 else "text")
         label = ""
     if retune_word is not None:
-        page += labelled(label, retune_word, width, "accent")
+        page += labelled(label, retune_word, width, "accent" if retune_word == RETUNE_WORD else "quiet")
     if commands_of(finding):
         page += labelled("", "c copies the commands", width, "quiet")
     page += labelled("How sure", CONFIDENCE_WORDS[finding.confidence], width, "quiet")

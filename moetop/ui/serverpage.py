@@ -30,13 +30,14 @@ def server_page(server: ServerReport, width: int) -> pages.Page:
     facts += [server.manager or "", "process gone" if server.gone else ""]
     page.append([(clean("   ".join(filter(None, facts)), 300), "quiet")])
     page += [pages.blank(), [("Tuning       ", "accent!"), (f"{verdict.glyph} {verdict.word}", f"{verdict.role}!")]]
+    before = ""
     for sentence in server.tuning.evidence:
-        label, rest = pages.split_label(sentence)
-        page += pages.labelled(label, rest, width)
+        label, rest = pages.split_label(sentence, "Because")
+        page += pages.labelled("" if label == before else label, rest, width)
+        before = label
     for at, line in enumerate(server.tuning.remedy):
-        page += pages.labelled(
-            "Do" if at == 0 else "", line, width, "accent" if line.startswith(pages.COMMAND) else "text!"
-        )
+        role = "accent" if line.startswith(pages.COMMAND) else "text!" if at == 0 else "text"
+        page += pages.labelled("Do" if at == 0 else "", line, width, role)
     page += [pages.blank(), pages.head("Numbers"), *_metric_lines(server, width)]
     page += [pages.blank(), pages.head("Tuning files this server reads"), *_file_lines(server.files, width)]
     page += [pages.blank(), pages.head("Log"), *_log_place(server, width)]

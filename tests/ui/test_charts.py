@@ -18,12 +18,12 @@ def test_a_chart_has_scale_line_label_time_and_marks() -> None:
     power = Series("power", "series_power", [50.0] * count)
     axis = TimeAxis("-5 min", "01:09:33", [Mark(0.25, "load"), Mark(0.5, "ready")])
     assert text(time_chart(width, 6, [util, power], axis)) == [
-        "100 ┤                 ⢸⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉ util   ",
-        "    │                 ⢸                         ",
-        " 50 ┤⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⢺⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒ power  ",
-        "    │                 ⢸                         ",
-        "  0 ┤⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⡸                         ",
-        "    └-5 min ─┊load────┊ready─── 01:09:33        ",
+        " 100 ┤                 ⡏⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉⠉ util   ",
+        "     │                 ⡇                        ",
+        "  50 ┤⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⡗⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒⠒ power  ",
+        "     │                 ⡇                        ",
+        "   0 ┤⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⠇                        ",
+        "     └-5 min ─┊load────┊ready── 01:09:33        ",
     ]
 
 
@@ -31,7 +31,7 @@ def test_a_gap_is_drawn_as_a_gap() -> None:
     count = dots(30)
     values: list[float | None] = [50.0] * 16 + [None] * 16 + [50.0] * (count - 32)
     line = text(time_chart(30, 4, [Series("x", "text", values)], TimeAxis("", "")))[1]
-    assert line == "    │⠒⠒⠒⠒⠒⠒⠒⠒        ⠒⠒⠒⠒⠒⠒⠒⠒⠒"
+    assert line == "     │⠒⠒⠒⠒⠒⠒⠒⠒        ⠒⠒⠒⠒⠒⠒⠒⠒"
 
 
 def test_labels_of_lines_that_meet_stand_on_rows_of_their_own() -> None:
@@ -65,18 +65,18 @@ def test_the_map_boxes_and_names_the_starvation_zone_and_counts_points_that_meet
     points = [Point(100, 55, "▲", "tensor_starved", "glm5") for _ in range(8)]
     points += [Point(99, 99, "●", "tensor_busy", "h200"), Point(0, 18, "○", "idle", "lab")]
     assert text(point_map(60, 12, POWER_MAP, points)) == [
-        "    │                                                       ",
-        "100 ┤                                                  ●h200",
-        "    │                                                       ",
-        " 75 ┤                                            ┌starved?─┐",
-        "    │                                            │         │",
-        " 50 ┤                                            │ glm5 ▲×8│",
-        "    │                                            │         │",
-        "    │                                            │         │",
-        " 25 ┤○lab                                        └─────────┘",
-        "    │                                                       ",
-        "  0 ┤                                                       ",
-        "    └0── util % ──50──────80────────────90─────────────100──",
+        "     │                                                      ",
+        " 100 ┤                                                 ●h200",
+        "     │                                                      ",
+        "  75 ┤                                           ┌starved?─┐",
+        "     │                                           │         │",
+        "  50 ┤                                           │ glm5 ▲×8│",
+        "     │                                           │         │",
+        "     │                                           │         │",
+        "  25 ┤○lab                                       └─────────┘",
+        "     │                                                      ",
+        "   0 ┤                                                      ",
+        "     └0── util % ─50──────80─────────────90────────────100──",
     ]
 
 
@@ -113,7 +113,7 @@ def test_braille_has_an_ascii_shape() -> None:
 
 def test_places_on_a_chart_and_points_of_a_map_are_found_again() -> None:
     assert time_at(48, 0) is None
-    place = time_at(48, 5)
+    place = time_at(48, 6)
     assert place is not None and place < 0.05
     point = Point(100, 55, "▲", "text", key=("glm5", 3))
     lines = text(point_map(60, 12, POWER_MAP, [point]))

@@ -100,7 +100,7 @@ class DetailScreen(MoeScreen):
         if finding.kind not in RETUNE_HELPS:
             return None
         why = self.retune_why(host, finding.server)
-        return "r: retune and restart" if why is None else f"r: retune cannot be started here: {why}"
+        return pages.RETUNE_WORD if why is None else f"r: retune cannot be started here: {why}"
 
     # ── charts ───────────────────────────────────────────────────────────────────────────────────
 
