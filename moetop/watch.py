@@ -150,7 +150,7 @@ class Watch:
                 entry.servers[frame.name] = frame
         elif isinstance(frame, Status):
             entry.statuses[frame.code] = frame
-            if frame.code in ("scan_done", "log_missing", "log_denied") and frame.source:
+            if frame.code in ("log_read", "log_missing", "log_denied") and frame.source:
                 entry.scanned.add(frame.source)
 
     def _touch(self) -> None:
@@ -312,5 +312,8 @@ class Watch:
             return True
         if "no_server" in entry.statuses or "fallback_smi" in entry.statuses:
             return True
-        logs = {server.source for server in entry.servers.values() if server.source}
-        return bool(entry.servers) and logs <= entry.scanned
+        logs = {server.source: server.log for server in entry.servers.values() if server.source}
+        return bool(entry.servers) and all(
+            source in entry.scanned or (place is not None and place.kind != "file" and source in entry.evidence.books)
+            for source, place in logs.items()
+        )

@@ -141,6 +141,7 @@ class FileFollower:
         self._now = Stream(fd, tail)
         self._tell_position()
         self._read_history(size)
+        self._status("log_read", "what the log held is read")
 
     def _read_history(self, size: int) -> None:
         stream = self._now
