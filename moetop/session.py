@@ -98,33 +98,40 @@ def open_session(args: argparse.Namespace, config: Config) -> Session:
     if window_s is None:
         window_s = SNAPSHOT_WINDOW_S if for_snapshot else SCREEN_WINDOW_S
     flat_out = for_snapshot and args.every is None
+    charts = not for_snapshot and (args.record is None or sys.stdout.isatty())  # 2 MiB a GPU in six hours
     if args.log is not None or args.smi_log is not None or args.metrics is not None:
         from moetop.triage.offline import offline_transport
 
         transport = offline_transport(log=args.log, smi_log=args.smi_log, metrics=args.metrics, window_s=window_s)
-        return _assemble([transport], window_s, live=False, flat_out=True)
+        return _assemble([transport], window_s, live=False, flat_out=True, charts=False)
     if args.replay is not None:
         from moetop.transport.replay import open_recording
 
         speed = 0.0 if flat_out else args.speed or 1.0
         replays = open_recording(args.replay, speed=speed, from_s=args.from_s, to_s=args.to_s)
-        return _assemble(replays, window_s, live=False, flat_out=flat_out, source=RECORDING)
+        return _assemble(replays, window_s, live=False, flat_out=flat_out, charts=charts, source=RECORDING)
     if args.demo:
         from moetop.demo import transports
 
-        return _assemble(transports(flat_out=flat_out), window_s, live=False, flat_out=flat_out, record=config.record)
+        made = transports(flat_out=flat_out)
+        return _assemble(made, window_s, live=False, flat_out=flat_out, charts=charts, record=config.record)
     read = (lambda: load_config(args)) if config.path is not None else None
-    return live_session(config, window_s, once=flat_out and window_s == 0, read=read)
+    return live_session(config, window_s, once=flat_out and window_s == 0, charts=charts, read=read)
 
 
 def live_session(
-    config: Config, window_s: float, *, once: bool = False, read: Callable[[], Config] | None = None
+    config: Config,
+    window_s: float,
+    *,
+    once: bool = False,
+    charts: bool = False,
+    read: Callable[[], Config] | None = None,
 ) -> Session:
     """Every host of the configuration, or this machine where it names none. `read` reads the configuration anew."""
     hosts = config.hosts or (local_host(config),)
     options = {host.name: probe_options(config, host, once=once) for host in hosts}
     transports = [transport_for(config, host) for host in hosts]
-    session = _assemble(transports, window_s, live=True, record=config.record, per_host=options)
+    session = _assemble(transports, window_s, live=True, charts=charts, record=config.record, per_host=options)
     if not once:
         from dataclasses import replace
 
@@ -201,6 +208,7 @@ def _assemble(
     *,
     live: bool,
     flat_out: bool = False,
+    charts: bool = False,
     source: str | None = None,
     record: str | None = None,
     per_host: dict[str, ProbeOptions] | None = None,
@@ -210,7 +218,7 @@ def _assemble(
         window_s,
         live=live,
         source=source,
-        keep_history=not flat_out,
+        keep_history=charts,
         on_frame=recorder.write if recorder is not None else None,
     )
     for transport in transports:
