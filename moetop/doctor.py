@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from moetop.errors import ExitCode, LinkError
+from moetop.headless import CONNECT_GRACE_S, SEARCH_GRACE_S, first_remedy
 from moetop.model import HostReport, Link, LinkPhase, LogPlace, Status
 from moetop.text import plain
 
@@ -98,7 +99,7 @@ def _nvml(report: HostReport, statuses: Mapping[str, Status]) -> Check:
 
 def _first_remedy(report: HostReport) -> str | None:
     """What to do about the gravest finding of the host."""
-    return next((finding.remedy[0] for finding in report.findings if finding.remedy), None)
+    return first_remedy(report.findings[0]) if report.findings else None
 
 
 def _gpm(report: HostReport) -> Check:
@@ -162,7 +163,6 @@ def _settings_words(config: Config) -> dict[str, str]:
 def run_doctor(config: Config) -> ExitCode:
     """Check every host of `config` and print a line a step. 4 when a host cannot be watched."""
     from moetop.export.output import print_text
-    from moetop.headless import CONNECT_GRACE_S, SEARCH_GRACE_S
     from moetop.session import live_session, local_host
 
     config = config if config.hosts else replace(config, hosts=(local_host(config),))

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from moetop.diagnose.words import COMMAND
 from moetop.errors import ExitCode
-from moetop.model import HostReport, HostStatus, Severity, Snapshot
+from moetop.model import Finding, HostReport, HostStatus, Severity, Snapshot
 from moetop.text import plain
 
 if TYPE_CHECKING:
@@ -82,8 +83,15 @@ def _sentence(host: HostReport) -> str:
     """Why a host cannot be watched and what to do, on one line."""
     finding = next((one for one in host.findings if one.severity is Severity.CRITICAL), None)
     reason = host.error or (finding.summary if finding is not None else "no data")
-    advice = f"; {finding.remedy[0]}" if finding is not None and finding.remedy else ""
-    return plain(f"{host.name}: {reason}{advice}", SENTENCE_CHARS)
+    advice = None if finding is None else first_remedy(finding)
+    return plain(f"{host.name}: {reason}" + (f"; {advice}" if advice else ""), SENTENCE_CHARS)
+
+
+def first_remedy(finding: Finding) -> str | None:
+    """What to do about a finding in one clause: words before commands."""
+    commands = [step.removeprefix(COMMAND) for step in finding.remedy if step.startswith(COMMAND)]
+    words = [step for step in finding.remedy if not step.startswith(COMMAND)]
+    return words[0] if words else f"try `{commands[0]}`" if commands else None
 
 
 def run_snapshot(session: Session, output: Output, say: Callable[[str], None], *, check: bool) -> ExitCode:
