@@ -1,4 +1,4 @@
-"""Turns the lines of a running `nvidia-smi --query-gpu` loop into frames; pure, runs nothing.
+"""Turns the lines of a running `nvidia-smi --query-gpu` loop into samples and frames' parts; pure, runs nothing.
 
 Used on the host by the fallback and by the client where the host has no usable Python.
 """
@@ -33,27 +33,6 @@ SAMPLE_KEYS = (
 _OPTIONAL = ("memory_temp_c", "pcie_gen", "pcie_width", "ecc_corrected", "ecc_uncorrected")
 MAX_TEXT = 20
 """Lines of foreign text kept to find an error sentence in."""
-
-# Without Python: nvidia-smi in a loop, tied to standard input. Each line that comes in pushes the end away
-# for 30 s; end of input, or silence, ends it. No file, no function of a newer shell; one process at a time.
-# $1 is the interval in milliseconds, $2 the fields.
-SHELL_LOOP = (
-    'PATH="$PATH:/usr/bin:/usr/lib/wsl/lib:/opt/bin:/usr/local/nvidia/bin:/run/current-system/sw/bin"; export PATH; '
-    "LC_ALL=C; export LC_ALL; "
-    "echo MOETOP-SMI; "
-    'command -v nvidia-smi >/dev/null 2>&1 || { echo "nvidia-smi: command not found"; exit 127; }; '
-    'nice -n 10 nvidia-smi "--query-gpu=$2" --format=csv,nounits -lms "$1" 2>&1 </dev/null & p=$!; '
-    "( n=0; trap 'n=0' USR1; exec >/dev/null 2>&1 </dev/null; "
-    "while [ $n -lt 30 ] && kill -0 $$; do sleep 1; n=$((n+1)); done; kill -9 $p $$ ) & w=$!; "
-    "exec >/dev/null 2>&1; "
-    "while read -r line; do case $line in *quit*) break;; esac; kill -USR1 $w; done; kill -9 $p $w; exit 0"
-)
-
-
-def shell_loop_argv(interval_s: float, fields: "Optional[List[str]]" = None) -> List[str]:
-    """Arguments of the loop that needs only `sh` and `nvidia-smi`. Its first line is `MOETOP-SMI`."""
-    milliseconds = max(100, int(interval_s * 1000))
-    return ["sh", "-c", SHELL_LOOP, "moetop", str(milliseconds), ",".join(fields or list(FIELDS))]
 
 
 def query_argv(interval_s: float, fields: "List[str]", program: str = "nvidia-smi") -> List[str]:

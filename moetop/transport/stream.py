@@ -225,12 +225,18 @@ def _await_marker(pipe: BytePipe, python: str, timeout_s: float) -> bytes:
 
 
 class ProbeChannel:
-    """The `Channel` over a pipe whose probe is running. `notes` are lines put before the first frame."""
+    """The `Channel` over a pipe whose probe is running. `notes` are lines put before the first frame.
 
-    def __init__(self, pipe: BytePipe, first: bytes = b"", notes: tuple[bytes, ...] = ()) -> None:
+    With `quiet_s` an empty line says that nothing came for so long.
+    """
+
+    def __init__(
+        self, pipe: BytePipe, first: bytes = b"", notes: tuple[bytes, ...] = (), *, quiet_s: float | None = None
+    ) -> None:
         self._pipe = pipe
         self._first = first
         self._notes = notes
+        self._quiet_s = quiet_s
         self._closed = threading.Event()
         self._reading = threading.Lock()
 
@@ -250,8 +256,10 @@ class ProbeChannel:
         yield from splitter.feed(self._first)
         paid_until = time.monotonic()
         while not self._closed.is_set():
-            data = self._pipe.read(POLL_S)
+            data = self._pipe.read(self._quiet_s or POLL_S)
             if data is None:
+                if self._quiet_s is not None:
+                    yield b""
                 continue
             if not data:
                 self._raise_ending(splitter)

@@ -1,6 +1,7 @@
 """A stand-in `nvidia-smi`: answers --query-gpu in a loop, or fails in the way that MODE in its folder says.
 
-Modes: ok; hang; mismatch; missing-field NAME (an old driver); lost; ends (after one sample).
+Modes: ok; hang; mismatch; missing-field NAME (an old driver); lost; ends (after one sample). A loop that runs
+looks again before every sample: hang holds it up while MODE says so.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ UNITS = {"memory": " [MiB]", "power": " [W]", "utilization": " [%]", "clocks": "
 
 
 def main() -> None:
-    mode, _, rest = (Path(sys.argv[0]).parent / "MODE").read_text().strip().partition(" ")
+    where = Path(sys.argv[0]).parent / "MODE"
+    mode, _, rest = where.read_text().strip().partition(" ")
     query = next(arg.partition("=")[2] for arg in sys.argv if arg.startswith("--query-gpu="))
     fields = query.split(",")
     pause = int(sys.argv[sys.argv.index("-lms") + 1]) / 1000
@@ -51,6 +53,8 @@ def main() -> None:
     print(", ".join(field + (UNITS.get(field.split(".")[0], "")) for field in fields), flush=True)
     assert not units
     while True:
+        while where.read_text().strip() == "hang":
+            time.sleep(0.05)
         for row in ROWS:
             print(", ".join(row.get(field, "[N/A]") for field in fields))
         sys.stdout.flush()

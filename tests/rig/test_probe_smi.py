@@ -1,55 +1,22 @@
-"""Hosts without an NVML library or without Python: `nvidia-smi` in a loop, on the host or in a plain shell."""
+"""Hosts without an NVML library: `nvidia-smi` in a loop, read by the probe."""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from moetop.probe import smi_live
 from moetop.probe.smi_live import SmiLoop
-from moetop.probe.smi_stream import SmiStream, shell_loop_argv
-from tests.rig.probe_kit import children_of, gone, probe
-
-STAND_IN = Path(__file__).parent / "stand_in_smi.py"
-
-
-class Smi:
-    """A folder with a stand-in `nvidia-smi` and the environment of a host that has only that."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        program = folder / "nvidia-smi"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E {folder}/smi.py "$@"\n')
-        program.chmod(0o755)
-        (folder / "smi.py").write_text(STAND_IN.read_text())
-        self.mode("ok")
-
-    def mode(self, words: str) -> Smi:
-        (self.folder / "MODE").write_text(words)
-        return self
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {"PATH": f"{self.folder}:/usr/bin:/bin", "LD_LIBRARY_PATH": str(self.folder)}
+from tests.rig.probe_kit import children_of, probe
+from tests.rig.smi_kit import Smi, wait_until_gone
 
 
 @pytest.fixture
 def smi(tmp_path: Path) -> Smi:
     return Smi(tmp_path)
-
-
-def wait_until_gone(pids: list[int], timeout_s: float = 5.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not all(gone(pid) for pid in pids):
-        assert time.monotonic() < end, f"still there: {[pid for pid in pids if not gone(pid)]}"
-        time.sleep(0.02)
 
 
 def test_without_the_library_nvidia_smi_is_read_and_it_is_said(smi: Smi) -> None:
@@ -160,78 +127,3 @@ def test_nvidia_smi_goes_when_the_input_closes(smi: Smi) -> None:
         running.close_input()
         assert running.wait() == 0
         wait_until_gone(children)
-
-
-# ── no Python at all ─────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture
-def shell(smi: Smi, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
-    """The loop in a plain shell; the stand-in's mode may be given as parameter."""
-    smi.mode(getattr(request, "param", "ok"))
-    process = subprocess.Popen(
-        shell_loop_argv(0.2),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **smi.environment},
-    )
-    yield process
-    process.kill()
-    process.wait()
-
-
-def read_samples(process: subprocess.Popen[str], count: int) -> list[list[dict]]:
-    stream, samples = SmiStream(), []
-    assert process.stdout
-    while len(samples) < count:
-        line = process.stdout.readline()
-        assert line, "the loop ended"
-        event = stream.feed(line)
-        if event is not None and event.rows:
-            samples.append(event.rows)
-    return samples
-
-
-def test_the_shell_loop_gives_samples_and_ends_with_its_input(shell: subprocess.Popen[str]) -> None:
-    samples = read_samples(shell, 3)
-    children = children_of(shell.pid)
-    assert shell.stdin
-    shell.stdin.close()
-    assert shell.wait(3.0) == 0
-    wait_until_gone(children)
-    assert [[row["index"] for row in rows] for rows in samples] == [[0, 1]] * 3
-    assert samples[0][0]["power_w"] == 412.5
-
-
-def test_the_shell_loop_leaves_nothing_when_its_shell_is_killed(shell: subprocess.Popen[str]) -> None:
-    read_samples(shell, 2)
-    children = children_of(shell.pid)
-    shell.kill()
-    shell.wait()
-    wait_until_gone(children)
-
-
-def test_the_shell_loop_ends_when_asked_to(shell: subprocess.Popen[str]) -> None:
-    read_samples(shell, 1)
-    assert shell.stdin
-    shell.stdin.write('{"cmd": "ping"}\n{"cmd": "quit"}\n')
-    shell.stdin.flush()
-    assert shell.wait(3.0) == 0
-
-
-def test_the_shell_loop_says_when_there_is_no_nvidia_smi(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["/bin/sh", *shell_loop_argv(1.0)[1:]],
-        env={"PATH": "/nowhere"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    stream = SmiStream()
-    for line in done.stdout.decode().splitlines():
-        stream.feed(line)
-    event = stream.flush()
-    assert event is not None
-    assert [trouble.code for trouble in event.troubles] == ["smi_missing"]
-    assert done.returncode == 127
