@@ -15,7 +15,7 @@ from moetop.jobdesk import JobDesk
 from moetop.reload import Reloader
 from moetop.session import Session
 from moetop.ui.app import run
-from moetop.ui.feed import JobView, NoActions, RetunePlan
+from moetop.ui.feed import JobView, NoActions, Playback, RetunePlan
 
 
 def state_folder() -> Path:
@@ -60,6 +60,21 @@ class SessionActions(NoActions):
 
     def jobs(self) -> Sequence[JobView]:
         return self._desk.views()
+
+    def playback(self) -> Playback | None:
+        player = self._session.player
+        if player is None:
+            return None
+        at = player.position(self._session.watch)
+        return Playback(at.t, at.start, at.end, at.speed, at.finished, can_seek=True)
+
+    def seek(self, t: float) -> None:
+        if self._session.player is not None:
+            self._session.player.seek(t, self._session.fleet, self._session.watch)
+
+    def set_speed(self, speed: float) -> None:
+        if self._session.player is not None:
+            self._session.player.set_speed(speed, self._session.fleet, self._session.watch)
 
     def _reloader(self) -> Reloader:
         if self._session.reloader is None:

@@ -21,6 +21,7 @@ from moetop.transport.base import HostTarget, ProbeOptions, Transport
 from moetop.watch import Watch
 
 if TYPE_CHECKING:
+    from moetop.player import Player
     from moetop.reload import Reloader
 
 SCREEN_WINDOW_S = 10.0
@@ -30,6 +31,8 @@ SNAPSHOT_WINDOW_S = 2.0
 """Window of a snapshot of a live host."""
 
 LOCAL_NAME = "localhost"
+
+DEMO_NOTE = "glm5-sm120 is scripted after a real case; h200-lab was recorded on a real H200"
 
 
 @dataclass
@@ -44,6 +47,7 @@ class Session:
     notes: tuple[str, ...] = ()
     transports: Sequence[Transport] = field(default_factory=tuple)
     reloader: Reloader | None = None
+    player: Player | None = None
 
     @contextmanager
     def running(self, say: Callable[[str], None] | None = None) -> Iterator[None]:
@@ -105,18 +109,29 @@ def open_session(args: argparse.Namespace, config: Config) -> Session:
         transport = offline_transport(log=args.log, smi_log=args.smi_log, metrics=args.metrics, window_s=window_s)
         return _assemble([transport], window_s, live=False, flat_out=True, charts=False)
     if args.replay is not None:
-        from moetop.transport.replay import open_recording
-
-        speed = 0.0 if flat_out else args.speed or 1.0
-        replays = open_recording(args.replay, speed=speed, from_s=args.from_s, to_s=args.to_s)
-        return _assemble(replays, window_s, live=False, flat_out=flat_out, charts=charts, source=RECORDING)
+        return _replay_session(args, window_s, flat_out=flat_out, charts=charts)
     if args.demo:
         from moetop.demo import transports
 
         made = transports(flat_out=flat_out)
-        return _assemble(made, window_s, live=False, flat_out=flat_out, charts=charts, record=config.record)
+        session = _assemble(made, window_s, live=False, flat_out=flat_out, charts=charts, record=config.record)
+        session.notes = (DEMO_NOTE,)
+        return session
     read = (lambda: load_config(args)) if config.path is not None else None
     return live_session(config, window_s, once=flat_out and window_s == 0, charts=charts, read=read)
+
+
+def _replay_session(args: argparse.Namespace, window_s: float, *, flat_out: bool, charts: bool) -> Session:
+    from moetop.player import Player
+    from moetop.transport.replay import open_recording
+
+    if flat_out:
+        replays = open_recording(args.replay, speed=0.0, from_s=args.from_s, to_s=args.to_s)
+        return _assemble(replays, window_s, live=False, flat_out=True, charts=charts, source=RECORDING)
+    player = Player(args.replay, speed=args.speed or 1.0, from_s=args.from_s, to_s=args.to_s)
+    session = _assemble(player.transports(), window_s, live=False, charts=charts, source=RECORDING)
+    session.player = player
+    return session
 
 
 def live_session(

@@ -99,6 +99,12 @@ class Watch:
             self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
             self._touch()
 
+    def restart(self, host: str) -> None:
+        """Forget all that was heard of a host, but keep its place."""
+        with self._changed:
+            self._hosts[host] = _Host(host, self.window_s, self._source)
+            self._touch()
+
     def forget(self, host: str) -> None:
         """Drop a host; what its supervisor still says is passed over until it is expected again."""
         with self._changed:
@@ -312,8 +318,12 @@ class Watch:
             return True
         if "no_server" in entry.statuses or "fallback_smi" in entry.statuses:
             return True
+        searched = entry.statuses.get("searched")
+        named = searched.detail.get("logs", ()) if searched is not None else ()
+        if isinstance(named, list) and not all(log in entry.scanned for log in named if isinstance(log, str)):
+            return False
         logs = {server.source: server.log for server in entry.servers.values() if server.source}
-        return bool(entry.servers) and all(
+        return (bool(entry.servers) or searched is not None) and all(
             source in entry.scanned or (place is not None and place.kind != "file" and source in entry.evidence.books)
             for source, place in logs.items()
         )

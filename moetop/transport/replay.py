@@ -18,6 +18,9 @@ from moetop.transport.base import Channel, Completed
 LATE_S = 1.0
 """A replay that fell further behind than this (a suspended laptop) goes on from where it is."""
 
+LOOK_S = 0.2
+"""How soon a change of speed is noticed while waiting for a frame's time."""
+
 _HEAD = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -36,13 +39,23 @@ class Pace:
 
     def __init__(self, speed: float) -> None:
         self._flat_out = speed == 0 or math.isinf(speed)
+        self._halted = False
         self._speed = speed
         self._zero: float | None = None  # monotonic time of t = 0
 
+    def set_speed(self, speed: float) -> None:
+        """Go on at `speed` times real time from where it is; 0 halts. Nothing happens flat out."""
+        self._halted = speed == 0
+        if speed > 0:
+            self._speed = speed
+        self._zero = None
+
     def wait_s(self, t: float) -> float:
-        """Seconds to wait before a frame of time `t` goes out."""
+        """Seconds to wait before a frame of time `t` goes out; infinite while halted."""
         if self._flat_out:
             return 0.0
+        if self._halted:
+            return math.inf
         now = time.monotonic()
         due = t / self._speed
         if self._zero is None or now - (self._zero + due) > LATE_S:
@@ -81,9 +94,9 @@ class FrameChannel:
                 step = t - last if 0 < t - last < 60 else step
                 last = max(last, t)
                 known_before = start_t is not None and t < start_t
-                wait_s = 0.0 if known_before else self._pace.wait_s(self._played_at(t))
-                if wait_s > 0 and self._closed.wait(wait_s):
-                    return
+                while not known_before and (wait_s := self._pace.wait_s(self._played_at(t))) > 0:
+                    if self._closed.wait(min(wait_s, LOOK_S)):
+                        return
                 if self._closed.is_set():
                     return
                 yield raw
@@ -134,8 +147,8 @@ class FrameTransport:
             raise UsageError(f"{speed} is no speed", "a speed is 0 (flat out) or more")
         self.name = name
         self.finite = not loop
+        self.pace = Pace(speed)
         self._source = source
-        self._speed = speed
         self._loop = loop
         self._start_t = start_t
         self._played_at = played_at
@@ -146,7 +159,7 @@ class FrameTransport:
         if self._closed.is_set():
             raise LinkError("the transport is closed", code="closed", retry=False)
         channel = FrameChannel(
-            self._source, Pace(self._speed), start_t=self._start_t, loop=self._loop, played_at=self._played_at
+            self._source, self.pace, start_t=self._start_t, loop=self._loop, played_at=self._played_at
         )
         self._channel = channel
         if self._closed.is_set():
@@ -166,14 +179,21 @@ class ReplayTransport(FrameTransport):
     """One host of a recording. `skipped` lines of the file were no frames; `truncated` says it is cut."""
 
     def __init__(
-        self, index: RecordingIndex, host: HostIndex, *, speed: float, from_s: float | None, to_s: float | None
+        self,
+        index: RecordingIndex,
+        host: HostIndex,
+        *,
+        speed: float,
+        from_s: float | None,
+        to_s: float | None,
+        past_s: float = 0.0,
     ) -> None:
         zero = index.first_t
         begin = zero + (from_s or 0.0)
         end = math.inf if to_s is None else zero + to_s
         super().__init__(
             host.name,
-            lambda: _cut(index.path, host, begin, end),
+            lambda: _cut(index.path, host, begin, end, past_s),
             speed=speed,
             start_t=begin,
             played_at=index.without_gaps,
@@ -185,8 +205,9 @@ class ReplayTransport(FrameTransport):
         self.last_t = host.last_t
 
 
-def _cut(path: Path, host: HostIndex, begin: float, end: float) -> Iterator[bytes]:
-    """The frames from `begin` to `end`; what was known by `begin` (all but samples) comes first, at once."""
+def _cut(path: Path, host: HostIndex, begin: float, end: float, past_s: float) -> Iterator[bytes]:
+    """The frames from `begin` to `end`; what was known by `begin` (all but samples, and those of the last
+    `past_s` seconds) comes first, at once."""
     for raw in read_host(path, host):
         try:
             times = _TIMES.decode(raw)
@@ -194,9 +215,20 @@ def _cut(path: Path, host: HostIndex, begin: float, end: float) -> Iterator[byte
             continue
         if times.t > end:
             continue
-        if times.t < begin and times.type == "gpus":
+        if times.t < begin - past_s and times.type == "gpus":
             continue
         yield raw
+
+
+def read_index(path: str | Path, from_s: float | None, to_s: float | None) -> RecordingIndex:
+    """The index of a recording in which `from_s` to `to_s` lies. Raises UsageError as `open_recording` says."""
+    index = index_recording(Path(path))
+    length = max(host.last_t for host in index.hosts.values()) - index.first_t
+    if from_s is not None and from_s > length:
+        raise UsageError(f"the recording {path} is only {length:.0f} s long", f"choose --from under {length:.0f}")
+    if from_s is not None and to_s is not None and to_s <= from_s:
+        raise UsageError("--to must lie after --from")
+    return index
 
 
 def open_recording(
@@ -207,11 +239,5 @@ def open_recording(
     `from_s` and `to_s` are seconds from its beginning. Raises UsageError where the file is missing,
     empty or no recording, or where nothing lies between the two.
     """
-    index = index_recording(Path(path))
-    last = max(host.last_t for host in index.hosts.values())
-    length = last - index.first_t
-    if from_s is not None and from_s > length:
-        raise UsageError(f"the recording {path} is only {length:.0f} s long", f"choose --from under {length:.0f}")
-    if from_s is not None and to_s is not None and to_s <= from_s:
-        raise UsageError("--to must lie after --from")
+    index = read_index(path, from_s, to_s)
     return [ReplayTransport(index, host, speed=speed, from_s=from_s, to_s=to_s) for host in index.hosts.values()]

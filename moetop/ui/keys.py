@@ -58,7 +58,7 @@ DEEDS: tuple[Deed, ...] = (
     Deed("previous_event", ("E", "upper_e"), "log", "Previous event", "previous event of the log", (FLEET, LOG)),
     Deed("findings", ("f",), "view", "Findings", "all findings with the times they came and went",
          (FLEET, DETAIL, SERVER, LOG, MAP, JOBS), "findings", 12),
-    Deed("jobs", ("J", "upper_j"), "view", "Jobs", "retune jobs, running and done",
+    Deed("jobs", ("j",), "view", "Jobs", "retune jobs, running and done",
          (FLEET, DETAIL, SERVER, LOG, FINDINGS, MAP), "jobs", 13),
     Deed("snapshot", ("s",), "export", "Write a snapshot", "write the fleet as JSON to a file", LOOKING, "snapshot",
          14),
