@@ -308,7 +308,7 @@ async def test_jobs_show_steps_with_a_clock_and_what_cancel_puts_back() -> None:
     deeds = scenes.Deeds()
     deeds.job_list = [running_job()]
     async with opened(fleet_without_lost(), actions=deeds) as screen:
-        await screen.press("J")
+        await screen.press("j")
         assert "● done" in screen.line_with("stop the server")
         assert "1 m 00 s of 1 h 00 m" in screen.line_with("start and tune")
         assert "caches back, old command started" in screen.text()
@@ -324,7 +324,7 @@ async def test_end_states_of_jobs_are_words() -> None:
         replace(running_job(), state="rolled_back"),
     ]
     async with opened(fleet_without_lost(), actions=deeds) as screen:
-        await screen.press("J")
+        await screen.press("j")
         assert "SERVER DOWN" in screen.text() and "rolled back" in screen.text()
         assert "start it by hand: ./run.sh" in screen.text()
         await screen.press("X")
