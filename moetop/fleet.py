@@ -43,6 +43,7 @@ MAX_PLACE_CHARS = 1024
 
 _PING = b'{"cmd": "ping"}'
 _log = logging.getLogger(__name__)
+logging.getLogger("moetop").addHandler(logging.NullHandler())  # else faults of ours reach the terminal
 
 
 def _small(place: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,6 +229,8 @@ class Supervisor:
         """What a frame says of the link and of where to go on reading."""
         if isinstance(frame, Status):
             self._said_bye |= frame.code == "bye"
+            if frame.code not in ("log_position", "scan_progress"):
+                _log.debug("%s says %s: %s", self.name, frame.code, frame.message)
             if frame.code == "log_position":
                 self._remember(frame.source, _small(frame.detail))
             if frame.fatal:
@@ -302,6 +305,8 @@ class Supervisor:
             attempt=self._attempt,
         )
         if link != old and not self._stop.is_set():
+            if (phase, code, reason) != (old.phase, old.code, old.reason):
+                _log.info("%s is %s%s", self.name, phase, f": {reason}" if reason else "")
             self._link = link
             self._sink.link(self.name, link)
 

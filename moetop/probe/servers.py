@@ -59,6 +59,7 @@ class ServerWatch:
         self._watched: dict[tuple[int, int], _Watched] = {}
         self._health: set[str] = set()
         self._told: set[str] = set()
+        self._searched = False
         self._ever = False
         self._expect_until = time.monotonic() + FIRST_S
         self._wake = threading.Event()
@@ -240,6 +241,7 @@ class ServerWatch:
         with self._lock:
             gpu_pids = {pid for pids in self._gpu_pids.values() for pid in pids}
         self._ever = self._ever or bool(found)
+        self._say_searched()
         if not self._ever and not self._options.get("logs"):
             self._tell("no_server", "no SGLang, vLLM or TensorRT-LLM server process was found on this host", "info")
         if os.getpid() != 1 and procfs.stat(1) is None:
@@ -248,6 +250,19 @@ class ServerWatch:
         if unseen and gpu_pids and len(unseen) == len(gpu_pids):
             message = "the GPU driver names processes that are not in this /proc (another container or hidden)"
             self._tell("not_permitted", message)
+
+    def _say_searched(self) -> None:
+        """After the first pass: which log files are read besides those of the servers that were named."""
+        if not self._searched:
+            self._searched = True
+            files = [log for log in self._options.get("logs") or () if log.get("kind") == "file"]
+            detail = {"logs": [str(log.get("source") or log.get("target")) for log in files]}
+            message = "this host was searched for servers"
+            self._emit(
+                {"type": "status", "t": time.time(), "code": "searched", "message": message, "level": "info",
+                 "detail": detail},
+                False,
+            )  # fmt: skip
 
     def _tell(self, code: str, message: str, level: str = "warning") -> None:
         """A status, once."""
