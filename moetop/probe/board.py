@@ -21,12 +21,17 @@ FIRST_PATIENCE_S = 5.0
 
 
 class _Worker(threading.Thread):
-    """Reads one GPU whenever asked; everything it leaves behind is guarded by the board's lock."""
+    """Reads one GPU whenever asked; everything it leaves behind is guarded by the board's lock.
 
-    def __init__(self, reader: GpuReader, changed: threading.Condition) -> None:
+    Each waits for itself and tells the board only when that can go on: one condition for all would wake every
+    thread for every row.
+    """
+
+    def __init__(self, reader: GpuReader, lock: threading.Lock, tell: "Callable[[], None]") -> None:
         super().__init__(name="gpu-%d" % reader.index, daemon=True)
         self.reader = reader
-        self.changed = changed
+        self.wanted = threading.Condition(lock)
+        self._tell = tell
         self.interval_s = 1.0
         self.asked = 0
         self.done = 0
@@ -38,23 +43,23 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         while True:
-            with self.changed:
+            with self.wanted:
                 while self.asked == self.done:
                     self.busy_since = None
-                    self.changed.wait()
+                    self.wanted.wait()
                 self.busy_since = time.monotonic()
                 asked, interval_s, first = self.asked, self.interval_s, self.done == 0
             if first:
                 self.reader.open()
-                with self.changed:
+                with self.wanted:
                     self.info = dict(self.reader.info)
-                    self.changed.notify_all()
+                    self._tell()
             row = self.reader.sample(interval_s)
-            with self.changed:
+            with self.wanted:
                 self.row, self.info, self.pids = row, dict(self.reader.info), self.reader.pids
                 self.done = asked
                 self.busy_since = None
-                self.changed.notify_all()
+                self._tell()
             if first:
                 self.reader.warm_up(interval_s)
 
@@ -63,9 +68,11 @@ class GpuBoard:
     """All GPUs of the host, sampled in step."""
 
     def __init__(self, nvml: Nvml, count: int) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._ready: "Callable[[], bool]" = lambda: False  # what the sampling thread waits for
         namer = Namer()
-        self._workers = [_Worker(GpuReader(nvml, index, namer), self._changed) for index in range(count)]
+        self._workers = [_Worker(GpuReader(nvml, index, namer), lock, self._tell) for index in range(count)]
         self._asked = 0
         self._sampled = False
         for worker in self._workers:
@@ -100,10 +107,16 @@ class GpuBoard:
         self._asked += 1
         for worker in self._workers:
             worker.asked, worker.interval_s = self._asked, interval_s
-        self._changed.notify_all()
+            worker.wanted.notify()
+
+    def _tell(self) -> None:
+        """A worker left something; called with the lock held."""
+        if self._ready():
+            self._changed.notify_all()
 
     def _wait(self, ready: "Callable[[], bool]", patience_s: float) -> None:
         end = time.monotonic() + patience_s
+        self._ready = ready
         while not ready():
             left = end - time.monotonic()
             if left <= 0:

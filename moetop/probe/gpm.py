@@ -93,12 +93,12 @@ class GpmPairs:
             if structure is None:
                 return None, "missing_in_binding"
             self._request = structure()
+            self._request.version = self._nvml.constant("NVML_GPM_METRICS_GET_VERSION", 1)
+            self._request.numMetrics = len(METRICS)
+            for place, (_, metric_id) in enumerate(METRICS):
+                self._request.metrics[place].metricId = metric_id
         request = self._request
-        request.version = self._nvml.constant("NVML_GPM_METRICS_GET_VERSION", 1)
-        request.numMetrics = len(METRICS)
         request.sample1, request.sample2 = older, newer
-        for place, (_, metric_id) in enumerate(METRICS):
-            request.metrics[place].metricId = metric_id
         _, reason = self._nvml.call("nvmlGpmMetricsGet", request)
         if reason is not None:
             return None, reason

@@ -17,7 +17,10 @@ Reading = Tuple[Any, Optional[str]]
 LOST = ("gpu_lost", "irq_issue")
 LOST_AT_OPEN = LOST + ("unknown_error", "not_found", "operating_system")
 REOPEN_S = 10.0
-PROCESSES_S = 2.0
+PROCESSES_S = 3.0
+"""Two calls of 0.1 to 0.2 ms and a look into /proc for each process; a new server is found by them."""
+JITTER_S = 0.1
+"""A reading that is due so soon is taken now: samples come a little early or late."""
 # Integrated parts that share the host's memory: NVML answers NotSupported there, or numbers that are wrong.
 UNIFIED_NAMES = ("GB10", "Thor", "Orin")
 
@@ -31,9 +34,11 @@ _REASONS_CALLS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurren
 
 
 class _Seldom(NamedTuple):
+    """A value that is read every `period_s` seconds and repeated in the rows between."""
+
     key: str
     period_s: float
-    first_s: float  # offset of the first reading, so that the dear ones do not fall together
+    first_s: float  # when it is read first: the dear ones not with others
     read: "Callable[[GpuReader], Reading]"
     expected: bool = False  # its absence is worth a word
     repeat: bool = True  # the last value goes into every row until read anew
@@ -197,10 +202,8 @@ class GpuReader:
             power, reason = nvml.field(handle, FIELD_POWER_INSTANT)
         readings: List[Tuple[str, Reading, float]] = [
             ("power_w", (power, reason), 0.001),
-            ("temp_c", nvml.call("nvmlDeviceGetTemperature", handle, SENSOR_GPU), 1.0),
             ("sm_clock_mhz", nvml.call("nvmlDeviceGetClockInfo", handle, CLOCK_SM), 1.0),
             ("clock_event_reasons", nvml.first(_REASONS_CALLS, handle), 1.0),
-            ("memory_used_mib", self._memory_used(), 1.0),
         ]
         for key, (value, why_not), scale in readings:
             if why_not is not None:
@@ -213,7 +216,8 @@ class GpuReader:
             return "gpu_lost"
         return None
 
-    def _memory_used(self) -> Reading:
+    def read_memory_used(self) -> Reading:
+        """MiB in use, of the host where the GPU shares its memory."""
         if self._unified:
             _, used = memory_mib()
             return used, (None if used is not None else "not_supported")
@@ -222,7 +226,7 @@ class GpuReader:
 
     def _read_seldom(self, row: Row, absent: Dict[str, str], now: float) -> None:
         for item in _SELDOM:
-            fresh = now >= self._due.setdefault(item.key, self._started + item.first_s)
+            fresh = now + JITTER_S >= self._due.setdefault(item.key, self._started + item.first_s)
             if fresh:
                 self._due[item.key] = now + item.period_s
                 self._kept[item.key] = item.read(self)
@@ -233,7 +237,7 @@ class GpuReader:
                 absent[item.key] = reason
 
     def _read_processes(self, row: Row, now: float) -> None:
-        if now < self._processes_due:
+        if now + JITTER_S < self._processes_due:
             return
         self._processes_due = now + PROCESSES_S
         processes, why, self.pids = list_processes(self._nvml, self.handle, self._namer)
@@ -255,6 +259,10 @@ class GpuReader:
         """A plain call on this GPU."""
         return self._nvml.call(name, self.handle, *args)
 
+    def read_ecc(self, kind: int) -> Reading:
+        """Errors of a kind since the driver was loaded."""
+        return self._nvml.call("nvmlDeviceGetTotalEccErrors", self.handle, kind, ECC_VOLATILE)
+
     def read_memory_temperature(self) -> Reading:
         """Degrees Celsius of the memory; 0 is how parts without the sensor answer."""
         value, reason = self._nvml.field(self.handle, FIELD_MEMORY_TEMP)
@@ -266,23 +274,25 @@ class GpuReader:
         return (value / 1000.0 if reason is None else None), reason
 
 
+# How often, and why. Costs are CPU time a call on an H200, driver 580.159.04. What is not here moves with the work
+# and is read for every sample: utilization, power, clock, reasons (0.05 to 0.2 ms each) and a GPM pair (0.3).
 _SELDOM: Tuple[_Seldom, ...] = (
-    _Seldom("power_limit_w", 3.0, 0.0, GpuReader.read_power_limit, expected=True),
-    _Seldom("mem_clock_mhz", 3.0, 0.0, lambda gpu: gpu.read_call("nvmlDeviceGetClockInfo", CLOCK_MEM), expected=True),
-    _Seldom("memory_temp_c", 5.0, 0.0, GpuReader.read_memory_temperature),
-    _Seldom("pcie_gen", 10.0, 1.0, lambda gpu: gpu.read_call("nvmlDeviceGetCurrPcieLinkGeneration")),
-    _Seldom("pcie_width", 10.0, 2.0, lambda gpu: gpu.read_call("nvmlDeviceGetCurrPcieLinkWidth")),
-    _Seldom(
-        "ecc_uncorrected",
-        30.0,
-        1.0,
-        lambda gpu: gpu.read_call("nvmlDeviceGetTotalEccErrors", ECC_UNCORRECTED, ECC_VOLATILE),
-    ),
-    _Seldom(
-        "ecc_corrected",
-        30.0,
-        2.0,
-        lambda gpu: gpu.read_call("nvmlDeviceGetTotalEccErrors", ECC_CORRECTED, ECC_VOLATILE),
-    ),
-    _Seldom("energy_j", 30.0, 3.0, GpuReader.read_energy, repeat=False),
+    # 0.1 ms; degrees follow power by seconds, and a thermal limit shows in the reasons at once
+    _Seldom("temp_c", 2.0, 0.0, lambda gpu: gpu.read_call("nvmlDeviceGetTemperature", SENSOR_GPU), expected=True),
+    # 0.1 ms; moves while a model loads, then hardly
+    _Seldom("memory_used_mib", 2.0, 0.0, GpuReader.read_memory_used, expected=True),
+    # 0.1 ms; changed by hand (nvidia-smi -pl) or by a power manager
+    _Seldom("power_limit_w", 10.0, 0.0, GpuReader.read_power_limit, expected=True),
+    # 0.1 ms; two or three values in a card's life
+    _Seldom("mem_clock_mhz", 10.0, 0.0, lambda gpu: gpu.read_call("nvmlDeviceGetClockInfo", CLOCK_MEM), expected=True),
+    # 0.1 to 0.2 ms; slower than the die's
+    _Seldom("memory_temp_c", 10.0, 0.0, GpuReader.read_memory_temperature),
+    # 0.1 ms each; drop when idle, matter when they stay low under load
+    _Seldom("pcie_gen", 20.0, 1.0, lambda gpu: gpu.read_call("nvmlDeviceGetCurrPcieLinkGeneration")),
+    _Seldom("pcie_width", 20.0, 2.0, lambda gpu: gpu.read_call("nvmlDeviceGetCurrPcieLinkWidth")),
+    # counters; an error that matters comes as an Xid at once
+    _Seldom("ecc_uncorrected", 60.0, 1.0, lambda gpu: gpu.read_ecc(ECC_UNCORRECTED)),
+    _Seldom("ecc_corrected", 60.0, 2.0, lambda gpu: gpu.read_ecc(ECC_CORRECTED)),
+    # 4.8 ms; a counter that nobody needs by the second
+    _Seldom("energy_j", 300.0, 30.0, GpuReader.read_energy, repeat=False),
 )

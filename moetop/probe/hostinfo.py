@@ -36,8 +36,8 @@ def memory_mib() -> Tuple[Value, Value]:
     return (round(total, 1) if total is not None else None), used
 
 
-LOAD_EVERY_S = 2.5
-"""/proc/stat is dear on hosts with many cores; the figures are repeated in between."""
+LOAD_EVERY_S = 5.0
+"""/proc/stat takes the kernel a millisecond on hosts with many cores; the figures are repeated in between."""
 
 
 class LoadReader:

@@ -24,7 +24,8 @@ Emit = Callable[[Dict[str, Any], bool], Any]
 KMSG = "/dev/kmsg"
 MAX_HISTORY = 200
 MAX_LINE = 4096
-WAIT_MS = 1000
+WAIT_MS = 10_000
+"""An Xid ends the wait at once; without one the thread wakes this seldom."""
 QUIET_MS = 500
 HOLD_S = 2.0
 """How long an event of NVML waits for the kernel's own, fuller line."""

@@ -24,9 +24,12 @@ BATCHES_A_SAMPLE = 16
 Frame = Dict[str, Any]
 
 
+_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False, check_circular=False)
+
+
 def encode(frame: Frame) -> bytes:
     """One line of JSON. NaN is refused: it never travels."""
-    return json.dumps(frame, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+    return _encoder.encode(frame).encode("ascii") + b"\n"
 
 
 class Outbox:
