@@ -277,5 +277,9 @@ def _guarded(argv: Sequence[str] | None) -> int:
 
             log_exception(error)
         hint = "" if debug else "; run again with --debug FILE for the details and report it"
-        _say(f"moetop: unexpected fault: {type(error).__name__}: {' '.join(str(error).split())[:300]}{hint}")
+        from moetop.probe.redact import redact_text
+        from moetop.text import plain
+
+        what = plain(" ".join(redact_text(str(error)).split()), 300)
+        _say(f"moetop: unexpected fault: {type(error).__name__}: {what}{hint}")
         return int(ExitCode.FAULT)
