@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from moetop.asking import person
 from moetop.config import Config, HostSpec, Overrides, merge
 from moetop.config import load_config as read_config_file
 from moetop.diagnose.host import RECORDING
@@ -106,7 +106,10 @@ def open_session(args: argparse.Namespace, config: Config) -> Session:
     if args.log is not None or args.smi_log is not None or args.metrics is not None:
         from moetop.triage.offline import offline_transport
 
-        transport = offline_transport(log=args.log, smi_log=args.smi_log, metrics=args.metrics, window_s=window_s)
+        say = _tell if for_snapshot and sys.stderr is not None and sys.stderr.isatty() else None
+        transport = offline_transport(
+            log=args.log, smi_log=args.smi_log, metrics=args.metrics, window_s=window_s, say=say
+        )
         return _assemble([transport], window_s, live=False, flat_out=True, charts=False)
     if args.replay is not None:
         return _replay_session(args, window_s, flat_out=flat_out, charts=charts)
@@ -201,20 +204,12 @@ def transport_for(config: Config, host: HostSpec) -> Transport:
     """The way to `host`; connects to nothing yet."""
     from moetop.transport import open_transport
 
-    return open_transport(target_of(config, host), ask)
+    return open_transport(target_of(config, host), person.ask)
 
 
-def ask(question: str, visible: bool) -> str | None:
-    """Ask the person at the terminal; None where there is none."""
-    if not sys.stdin.isatty():
-        return None
-    try:
-        if not visible:
-            return getpass.getpass(f"{question} ")
-        print(question, end=" ", file=sys.stderr, flush=True)  # noqa: T201 - a prompt on the terminal
-        return sys.stdin.readline().rstrip("\n")
-    except EOFError:
-        return None
+def _tell(text: str) -> None:
+    """A word to somebody who waits, outside the screen."""
+    print(f"moetop: {text}", file=sys.stderr, flush=True)  # noqa: T201 - outside the screen
 
 
 def _assemble(

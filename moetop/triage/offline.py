@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -17,10 +18,12 @@ from moetop.errors import UsageError
 from moetop.model import AnyFrame, GpuInfo, Gpus, GpuSample, Hello, Log, Server, ServerMetrics, Status
 from moetop.probe.prom import PromSample, engine_metrics, engine_of, parse_prometheus
 from moetop.probe.smi import Trouble
+from moetop.text import plain
 from moetop.transport.replay import FrameTransport
 from moetop.triage.assemble import Timeline, assemble
 from moetop.triage.block import Block
 from moetop.triage.dcgm import has_dcgm, parse_dcgm
+from moetop.triage.sift import LONGEST_LINE, Piece, can_sift, decoded, sift
 from moetop.triage.smi_log import parse_smi_log
 
 OFFLINE = "offline"
@@ -32,19 +35,20 @@ METRICS_NAME = "metrics"
 MAX_TEXT = 256 * 2**20
 """A pasted file larger than this is refused: it is a log (`--log`), not a listing."""
 
-MAX_LINE = 2**20
+PATIENCE_S = 2.0
+"""A person waits this long without a word; then one comes every so often."""
 
 _ENCODER = msgspec.json.Encoder()
 
 
 def offline_frames(
     *,
-    log: tuple[str, Iterable[str]] | None = None,
+    log: tuple[str, Iterable[str | Piece]] | None = None,
     smi_log: str | None = None,
     metrics: str | None = None,
     window_s: float = 10.0,
 ) -> Iterator[AnyFrame]:
-    """Frames of host `offline`. `log` is a name and its lines, the others are whole texts. Raises
+    """Frames of host `offline`. `log` is a name and its lines (or pieces), the others are whole texts. Raises
     UsageError where a text is not what it should be."""
     blocks: list[Block] = []
     troubles: list[Trouble] = []
@@ -72,7 +76,7 @@ def _frames(
     blocks: list[Block],
     troubles: list[Trouble],
     server: Server | None,
-    log: tuple[str, Iterable[str]] | None,
+    log: tuple[str, Iterable[str | Piece]] | None,
     timeline: Timeline,
 ) -> Iterator[AnyFrame]:
     first_t = timeline.frames[0][0] if timeline.frames else 0.0
@@ -90,7 +94,10 @@ def _frames(
         yield server
     if log is not None:
         for line in log[1]:
-            yield Log(t=last_t, source=log[0], line=line)
+            if isinstance(line, str):
+                yield Log(t=last_t, source=log[0], line=line)
+            else:
+                yield Log(t=last_t, source=log[0], line=line.line, skipped=line.skipped, counts=line.counts)
     for trouble in troubles:
         yield Status(t=last_t, code=trouble.code, message=trouble.message, level="error", detail=trouble.detail)
     for t, samples in timeline.frames:
@@ -155,14 +162,22 @@ def build_offline(
 # ── the edge: files ──────────────────────────────────────────────────────────────────────────────
 
 
-def offline_transport(*, log: str | None, smi_log: str | None, metrics: str | None, window_s: float) -> FrameTransport:
+def offline_transport(
+    *,
+    log: str | None,
+    smi_log: str | None,
+    metrics: str | None,
+    window_s: float,
+    say: Callable[[str], None] | None = None,
+) -> FrameTransport:
     """The host `offline` as a transport. Paths, `-` is standard input. Raises UsageError at once where
-    a file cannot be read or is not what it should be; a log is read line by line when it is opened."""
+    a file cannot be read or is not what it should be; a log is read when it is opened. `say` takes a
+    sentence now and then where that takes long."""
     smi_text = _read_text(smi_log) if smi_log is not None else None
     metrics_text = _read_text(metrics) if metrics is not None else None
     named = None if log is None else (log_name(log), _open(log))
 
-    lines = None if named is None else (named[0], _lines(named[1]))
+    lines = None if named is None else (named[0], _pieces(named[1], _Progress(named[0], say)))
     frames = offline_frames(log=lines, smi_log=smi_text, metrics=metrics_text, window_s=window_s)
     return FrameTransport(OFFLINE, lambda: map(_ENCODER.encode, frames), speed=0.0)
 
@@ -199,12 +214,36 @@ def _decoded(raw: bytes) -> str:
     return raw.decode("utf-8", errors="replace")
 
 
-def _lines(stream: IO[bytes]) -> Iterator[str]:
-    """Lines of a log, without their ends; of one longer than MAX_LINE only the beginning."""
+class _Progress:
+    """Says how far the reading of a log has come, to somebody who waits."""
+
+    def __init__(self, name: str, say: Callable[[str], None] | None) -> None:
+        self._name = name
+        self._say = say
+        self._due = time.monotonic() + PATIENCE_S
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """So many bytes are read."""
+        if self._say is None or time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + PATIENCE_S
+        of = "" if total is None else f" of {total >> 20}"
+        self._say(f"reading {plain(self._name, 80)}: {done >> 20}{of} MiB")
+
+
+def _pieces(stream: IO[bytes], progress: _Progress) -> Iterator[str | Piece]:
     with stream:
-        cut = False
-        while raw := stream.readline(MAX_LINE):
-            whole = raw.endswith(b"\n")
-            if not cut:
-                yield raw.rstrip(b"\n").removesuffix(b"\r").decode("utf-8", errors="replace")
-            cut = not whole
+        yield from sift(stream, progress) if can_sift(stream) else _lines(stream, progress)
+
+
+def _lines(stream: IO[bytes], progress: _Progress) -> Iterator[str]:
+    """Lines of a log, without their ends; of one longer than LONGEST_LINE only the beginning."""
+    cut = False
+    done = 0
+    while raw := stream.readline(LONGEST_LINE):
+        whole = raw.endswith(b"\n")
+        if not cut:
+            yield decoded(raw)
+        cut = not whole
+        done += len(raw)
+        progress(done)
