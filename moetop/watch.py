@@ -15,6 +15,7 @@ from moetop.diagnose.fleet import compare_hosts
 from moetop.diagnose.headline import fleet_headline
 from moetop.diagnose.host import HostEvidence
 from moetop.history import GpuHistory, ServerHistory
+from moetop.hostclock import HostClock
 from moetop.model import (
     AnyFrame,
     Gpus,
@@ -53,7 +54,7 @@ class _Host:
         self.statuses: dict[str, Status] = {}
         self.first_t: float | None = None
         self.last_t: float | None = None
-        self.clock_offset_s: float | None = None
+        self.clock = HostClock()
         self.servers: dict[str, Server] = {}
         self.scanned: set[str] = set()
         self.dirty = True
@@ -139,8 +140,7 @@ class Watch:
         if isinstance(frame, Gpus):
             entry.first_t = frame.t if entry.first_t is None else entry.first_t
             entry.last_t = frame.t
-            lag = self._clock() - frame.t
-            entry.clock_offset_s = lag if entry.clock_offset_s is None else min(lag, entry.clock_offset_s)
+            entry.clock.note(self._clock(), frame.t)
             if self._keep_history:
                 for sample in frame.gpus:
                     history = entry.histories.get(sample.index)
@@ -221,9 +221,10 @@ class Watch:
             entry.server_histories.setdefault(server.name, ServerHistory()).add(t, numbers)
 
     def _judged_at(self, entry: _Host, now: float) -> float | None:
-        if not self.live or entry.clock_offset_s is None or entry.link.phase is LinkPhase.FINISHED:
+        offset_s = entry.clock.offset_s
+        if not self.live or offset_s is None or entry.link.phase is LinkPhase.FINISHED:
             return None
-        return now - entry.clock_offset_s
+        return now - offset_s
 
     def history(self, host: str, gpu: int) -> GpuHistory | None:
         with self._lock:
