@@ -33,6 +33,9 @@ from moetop.model import (
 RECENT_EVENTS = 2000
 """New log events kept per host for marks on the charts (judgement: an hour of a noisy start)."""
 
+REPORT_S = 1.0
+"""A report older than this is made anew; one from the future too: our clock was set back."""
+
 FEWEST_TO_COMPARE = 3
 """A host that differs from its peers needs two that agree."""
 
@@ -187,7 +190,7 @@ class Watch:
         with self._lock:
             if len(self._hosts) < FEWEST_TO_COMPARE:
                 return self._own_report(host)
-            if host not in self._compared or self._clock() - self._compared_at >= 1.0:
+            if host not in self._compared or not 0 <= self._clock() - self._compared_at < REPORT_S:
                 self._compare()
             return self._compared.get(host) or self._own_report(host)
 
@@ -201,7 +204,7 @@ class Watch:
         with self._lock:
             entry = self._entry(host)
             now = self._clock()
-            if entry.report is None or entry.dirty or (self.live and now - entry.reported_at >= 1.0):
+            if entry.report is None or entry.dirty or (self.live and not 0 <= now - entry.reported_at < REPORT_S):
                 entry.report = entry.evidence.report(self._judged_at(entry, now))
                 entry.reported_at = now
                 entry.dirty = False
