@@ -3,5 +3,5 @@
 . tests/gpu/rig.sh
 loads=${LOADS:-$(python3 -c "import sys; sys.path.insert(0,'tests/gpu'); import loads; print(*loads.LOADS)")}
 for load in $loads; do
-  with_load "$load" 11 record "h200-$load" 8
+  with_load "$load" 9 record "h200-$load" 6
 done
