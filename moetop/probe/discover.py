@@ -12,8 +12,13 @@ from .logplace import Place, find_place, manager_of
 from .redact import redact_argv, redact_env
 from .versions import Packages, package_folders, read_packages, view_of
 
+# A process may become a server by executing another program, so none is passed over for good. Looking costs 15
+# microseconds a process, and big hosts have thousands, most of them kernel threads.
 FRESH_PASSES = 12  # a process seen so often and still no engine becomes boring:
 BORING_PASSES = 6  # it is looked at again only after so many passes
+OLD_S = 60.0  # one that was this old when first seen is boring at once
+KERNEL_PASSES = 60  # and one without a command line (a kernel thread, a zombie) for longer,
+KERNEL_SEEN = 3  # once that was seen so often: a process in the middle of its start has none either
 PORT_PASSES = 12  # the kernel's table of sockets is slow to read (8 ms): once a server listens, seldom
 MAX_SETTINGS_BYTES = 256 * 1024
 
@@ -90,6 +95,7 @@ class Finder:
         self._known: dict[tuple[int, int], Found] = {}
         self._boring: dict[int, tuple[int, int]] = {}
         self._pass = 0
+        self._stats: dict[int, procfs.Stat | None] = {}  # of this pass
         self._places: dict[tuple[int, int], tuple[object, Place]] = {}
 
     def find(self, gpu_pids: dict[int, list[int]]) -> list[Found]:
@@ -98,7 +104,7 @@ class Finder:
         roots = self._roots(launches, titled)
         found = []
         for pid, (engine, launch, argv) in roots.items():
-            entry = procfs.stat(pid)
+            entry = self._stats.get(pid) or procfs.stat(pid)
             if entry is None or entry.state in "ZX":
                 continue
             known = self._known.get((pid, entry.start_ticks))
@@ -114,6 +120,7 @@ class Finder:
 
     def _look_through(self) -> tuple[dict[int, tuple[Launch, list[str]]], dict[int, str]]:
         self._pass += 1
+        self._stats = {}
         launches: dict[int, tuple[Launch, list[str]]] = {}
         titled: dict[int, str] = {}
         present = procfs.pids()
@@ -129,10 +136,22 @@ class Finder:
             elif title is not None:
                 titled[pid] = title
             else:
-                self._boring[pid] = (seen + 1, self._pass + (1 if seen < FRESH_PASSES else BORING_PASSES))
+                self._leave(pid, argv, seen)
         alive = set(present)
         self._boring = {pid: kept for pid, kept in self._boring.items() if pid in alive}
         return launches, titled
+
+    def _leave(self, pid: int, argv: list[str], seen: int) -> None:
+        """Leave a process alone for some passes that was no engine, now and `seen` times before."""
+        seen += 1
+        if not argv:
+            rest = KERNEL_PASSES if seen >= KERNEL_SEEN else 1
+        else:
+            entry = procfs.stat(pid) if seen == 1 else None
+            if entry is not None and procfs.age_s(entry) > OLD_S:
+                seen = FRESH_PASSES + 1
+            rest = BORING_PASSES if seen > FRESH_PASSES else 1
+        self._boring[pid] = (seen, self._pass + rest)
 
     def _roots(
         self, launches: dict[int, tuple[Launch, list[str]]], titled: dict[int, str]
@@ -140,11 +159,11 @@ class Finder:
         """Serving parents: a forked copy is a child of the process whose command line it still carries."""
         roots: dict[int, tuple[str, Launch | None, list[str]]] = {}
         for pid, (launch, argv) in launches.items():
-            above = [entry.pid for entry in procfs.ancestors(pid)[1:]]
+            above = [entry.pid for entry in procfs.ancestors(pid, self._stats)[1:]]
             if not any(up in launches and launches[up][1] == argv for up in above):
                 roots[pid] = (launch.engine, launch, argv)
         for pid, engine in titled.items():
-            chain = procfs.ancestors(pid)
+            chain = procfs.ancestors(pid, self._stats)
             if not chain or any(entry.pid in launches for entry in chain):
                 continue
             parent = next((entry for entry in chain if entry.pid not in titled), None)
@@ -169,7 +188,7 @@ class Finder:
         groups = {server.pid: procfs.cgroup(server.pid)[:1] for server in found}
         users: dict[int, set[int]] = {server.pid: set() for server in found}
         for pid in {*launches, *titled, *(pid for pids in gpu_pids.values() for pid in pids)}:
-            root = next((entry.pid for entry in procfs.ancestors(pid) if entry.pid in by_pid), None)
+            root = next((entry.pid for entry in procfs.ancestors(pid, self._stats) if entry.pid in by_pid), None)
             if root is None:
                 root = _same_container(pid, groups)
             if root is not None:

@@ -7,6 +7,7 @@ import pwd
 import socket
 import stat as stat_bits
 import struct
+import time
 from typing import NamedTuple
 
 PROC = "/proc"
@@ -90,11 +91,19 @@ def start_of(pid: int) -> int | None:
     return None if entry is None or entry.state in "ZX" else entry.start_ticks
 
 
-def ancestors(pid: int) -> list[Stat]:
-    """The process and its parents, nearest first, without process 1."""
+def age_s(entry: Stat) -> float:
+    """Seconds since a process started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - entry.start_ticks / float(os.sysconf("SC_CLK_TCK"))
+
+
+def ancestors(pid: int, known: dict[int, Stat | None] | None = None) -> list[Stat]:
+    """The process and its parents, nearest first, without process 1. What is in `known` is not read again."""
     chain: list[Stat] = []
+    known = {} if known is None else known
     while pid > 1 and len(chain) < 64:
-        entry = stat(pid)
+        if pid not in known:
+            known[pid] = stat(pid)
+        entry = known[pid]
         if entry is None or any(entry.pid == seen.pid for seen in chain):
             break
         chain.append(entry)
