@@ -3,7 +3,6 @@ terminal. Keeps no answer."""
 
 from __future__ import annotations
 
-import getpass
 import itertools
 import sys
 import threading
@@ -97,6 +96,8 @@ class Person:
 def _ask_at_terminal(question: str, visible: bool) -> str | None:
     if sys.stdin is None or not sys.stdin.isatty():
         return None
+    import getpass
+
     try:
         if not visible:
             return getpass.getpass(f"{question} ")

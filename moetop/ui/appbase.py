@@ -23,6 +23,7 @@ from moetop.ui.palette import MoeCommands
 from moetop.ui.past import StateTrail, past_scene
 from moetop.ui.scene import HostView, Scene
 from moetop.ui.screens.base import SMALLEST, MoeScreen
+from moetop.ui.screens.question import QuestionScreen
 from moetop.ui.terminal import terminal_has_utf8
 from moetop.ui.theme import DEFAULT_THEME, Theme, choose_theme, load_themes
 
@@ -131,6 +132,7 @@ class BaseApp(App[int]):
 
     def tick(self) -> None:
         """Fetch a scene in a worker when something is new and the last one is through."""
+        self._heed_question()
         if self._gathering:
             return
         now = self.clock()
@@ -142,6 +144,17 @@ class BaseApp(App[int]):
             self._gathering = True
             self._gathered_at = now
             self.run_worker(self._gather, thread=True, group="gather", name="gather")
+
+    def _heed_question(self) -> None:
+        """Show what a host asks, and take it away when nobody waits for the answer any more."""
+        asked = self.actions.question()
+        shown = next((one for one in self.screen_stack if isinstance(one, QuestionScreen) and one.asked), None)
+        if shown is not None:
+            if (asked is None or asked.id != shown.asked) and self.screen is shown:
+                shown.dismiss(None)
+        elif asked is not None:
+            screen = QuestionScreen(asked.text, secret=not asked.visible, asked=asked.id)
+            self.push_screen(screen, lambda answer, number=asked.id: self.actions.answer_question(number, answer))
 
     def _gather(self) -> None:
         scene = gather(self.feed, self.clock())

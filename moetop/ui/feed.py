@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from moetop.asking import Question
 from moetop.errors import MoetopError
 from moetop.history import GpuHistory, ServerHistory
 from moetop.model import HostReport, Link, LogEvent, LogLine, Status
@@ -70,8 +71,9 @@ class JobStep:
 
 @dataclass(frozen=True)
 class JobView:
-    """A retune job as shown. `state` is planned, running, retuned, rolled_back, down, refused, cancelled
-    or attached; `next_thing` says what a person should do now."""
+    """A retune job as shown. `state` is planned, running, attached, unclear, interrupted, retuned, rolled_back,
+    down, refused or cancelled; `next_thing` says what a person should do now. `question` waits for one of
+    `options` (each with what it means)."""
 
     id: str
     host: str
@@ -85,6 +87,8 @@ class JobView:
     next_thing: str = ""
     cancel_note: str = ""
     readonly: bool = False
+    question: str = ""
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,8 +117,8 @@ class Playback:
 
 class Actions(Protocol):
     """What keys may do besides looking. Those that write, plan, start, cancel or seek are called from a
-    worker thread and may block; `retune_refusal`, `jobs` and `playback` are asked while drawing and must
-    answer at once."""
+    worker thread and may block; `retune_refusal`, `jobs`, `playback` and `question` are asked while drawing
+    and must answer at once, as must `answer_question`."""
 
     def write_snapshot(self) -> str:
         """Write a snapshot of the fleet now; the path it went to. Raises MoetopError."""
@@ -136,6 +140,15 @@ class Actions(Protocol):
 
     def cancel_job(self, job: str) -> None:
         """Ask a job to stop and put things back. Raises MoetopError."""
+
+    def answer_job(self, job: str, option: str) -> None:
+        """Answer a job's question. Raises MoetopError."""
+
+    def question(self) -> Question | None:
+        """What a host that is being connected to asks now (a passphrase, a code)."""
+
+    def answer_question(self, question: int, text: str | None) -> None:
+        """Answer it; None leaves it unanswered."""
 
     def jobs(self) -> Sequence[JobView]:
         """Jobs known here, newest first."""
@@ -175,6 +188,15 @@ class NoActions:
 
     def cancel_job(self, job: str) -> None:
         raise self._refuse()
+
+    def answer_job(self, job: str, option: str) -> None:
+        raise self._refuse()
+
+    def question(self) -> Question | None:
+        return None
+
+    def answer_question(self, question: int, text: str | None) -> None:
+        """Nobody asks."""
 
     def jobs(self) -> Sequence[JobView]:
         return ()

@@ -97,6 +97,7 @@ DEEDS: tuple[Deed, ...] = (
          (FLEET, DETAIL, SERVER, LOG, FINDINGS, JOBS), "copy", 19),
     Deed("cancel_job", ("X", "upper_x"), "job", "Cancel the job", "stop the job and put back what it moved", (JOBS,),
          "cancel", 4, acts=True),
+    Deed("answer_job", ("a",), "job", "Answer the job", "answer what the job asks", (JOBS,), "answer", 3, acts=True),
     Deed("bell", ("b",), "app", "Bell on or off", "ring the terminal's bell when a finding appears", (FLEET, FINDINGS)),
     Deed("palette", ("ctrl+p", "colon"), "app", "Command palette", "every action by name", LOOKING),
 )  # fmt: skip

@@ -38,7 +38,7 @@ from moetop.model import (
     TuningFile,
     Verdict,
 )
-from moetop.ui.feed import JobStep, JobView, Playback, RetunePlan
+from moetop.ui.feed import JobStep, JobView, NoActions, Playback, RetunePlan
 
 NOW = 1_800_000_573.0
 """The frozen clock: 2027-01-15 08:09:33 UTC."""
@@ -98,7 +98,7 @@ class StillFeed:
         return self.status.get(host, {})
 
 
-class Deeds:
+class Deeds(NoActions):
     """Actions that note what was asked."""
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ from moetop.ui import fmt, keys, pages
 from moetop.ui.feed import JobStep, JobView
 from moetop.ui.paint import clean
 from moetop.ui.screens.base import MoeScreen
+from moetop.ui.screens.question import QuestionScreen
 from moetop.ui.widgets.bars import Rule
 from moetop.ui.widgets.text import TextPage
 
@@ -18,6 +19,8 @@ JOB_SIGNS: dict[str, tuple[str, str, str]] = {
     "planned": ("○", "planned", "notice"),
     "running": ("◔", "running", "notice"),
     "attached": ("◔", "running, attached", "notice"),
+    "unclear": ("?", "not known", "warning"),
+    "interrupted": ("▲", "interrupted", "warning"),
     "retuned": ("●", "retuned", "good"),
     "rolled_back": ("▲", "rolled back", "warning"),
     "down": ("✕", "SERVER DOWN", "critical"),
@@ -32,7 +35,7 @@ STEP_SIGNS: dict[str, tuple[str, str, str]] = {
     "undone": ("○", "undone", "warning"),
     "skipped": ("·", "skipped", "quiet"),
 }
-RUNNING = ("running", "attached")
+RUNNING = ("planned", "running", "attached")
 
 
 def step_line(step: JobStep, now: float) -> list[tuple[str, str]]:
@@ -67,6 +70,9 @@ def job_page(job: JobView, now: float, width: int) -> pages.Page:
     ]
     if job.next_thing:
         page += pages.labelled("Do", job.next_thing, width, "accent")
+    if job.question:
+        options = "; ".join(f"{option}: {meaning}" if meaning else option for option, meaning in job.options)
+        page += pages.labelled("a answers", f"{job.question} ({options})", width, "warning")
     page += [step_line(step, now) for step in job.steps]
     if job.state in RUNNING and job.cancel_note:
         page += pages.labelled("X cancels", job.cancel_note, width, "accent")
@@ -138,7 +144,36 @@ class JobsScreen(MoeScreen):
                 return "no job is running"
             if job.readonly:
                 return "this job was started elsewhere; it is shown read-only"
+        if name == "answer_job":
+            job = self.chosen_job()
+            if job is None or not job.question:
+                return "no job asks anything"
+            if job.readonly:
+                return "this job was started elsewhere; it is shown read-only"
         return super().refusal(name)
+
+    def applies(self, name: str) -> bool:
+        if name == "answer_job":
+            job = self.chosen_job()
+            return job is not None and bool(job.question)
+        return super().applies(name)
+
+    def do_answer_job(self) -> None:
+        job = self.chosen_job()
+        if job is None:
+            return
+        app, names = self.moetop, [option for option, _ in job.options]
+
+        def answered(option: str | None) -> None:
+            if option is not None:
+                app.perform(lambda: self._answer(job, option), "answered")
+
+        hint = "; ".join(f"{option}: {meaning}" if meaning else option for option, meaning in job.options)
+        app.push_screen(QuestionScreen(job.question, options=names, hint=hint), answered)
+
+    def _answer(self, job: JobView, option: str) -> str:
+        self.moetop.actions.answer_job(job.id, option)
+        return f"{option}: the job on {job.host} was told"
 
     def do_cancel_job(self) -> None:
         job = self.chosen_job()
