@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from moetop.asking import Question, person
 from moetop.config import Config
 from moetop.errors import ExitCode, UsageError
 from moetop.export.output import open_output, replace_file
@@ -58,8 +59,22 @@ class SessionActions(NoActions):
     def cancel_job(self, job: str) -> None:
         self._desk.cancel(job)
 
+    def answer_job(self, job: str, option: str) -> None:
+        self._desk.answer(job, option)
+
     def jobs(self) -> Sequence[JobView]:
         return self._desk.views()
+
+    def question(self) -> Question | None:
+        return person.question()
+
+    def answer_question(self, question: int, text: str | None) -> None:
+        person.answer(question, text)
+
+    def close(self) -> None:
+        """Follow no job any longer, answer no question."""
+        self._desk.close()
+        person.leave()
 
     def playback(self) -> Playback | None:
         player = self._session.player
@@ -112,15 +127,19 @@ class SessionActions(NoActions):
 
 def run_screen(args: argparse.Namespace, session: Session, config: Config) -> ExitCode:
     """Show the app until it is left. Raises UsageError for a theme that cannot be used."""
-    with session.running():
-        code = run(
-            session.watch,
-            actions=SessionActions(session, config),
-            theme=config.theme,
-            readonly=config.readonly,
-            demo_note=session.notes[0] if session.notes else None,
-            interval_s=config.interval_s,
-        )
+    actions = SessionActions(session, config)
+    with person.on_screen(), session.running():
+        try:
+            code = run(
+                session.watch,
+                actions=actions,
+                theme=config.theme,
+                readonly=config.readonly,
+                demo_note=session.notes[0] if session.notes else None,
+                interval_s=config.interval_s,
+            )
+        finally:
+            actions.close()  # before the fleet stops: its threads may be waiting for an answer
     if session.recorder is not None and session.recorder.error is not None:
         raise session.recorder.error
     return ExitCode(code)

@@ -177,8 +177,11 @@ class Watch:
         return self._hosts.get(host) or _Host(host, self.window_s, self._source)
 
     def link_of(self, host: str) -> Link:
-        with self._lock:
-            return self._entry(host).link
+        return self._entry(host).link  # one look-up, so that drawing never waits for the lock
+
+    def last_report(self, host: str) -> HostReport | None:
+        """The report last made of a host, None before the first. Answers at once, whatever comes in meanwhile."""
+        return self._compared.get(host) or self._entry(host).report
 
     def hello(self, host: str) -> Hello | None:
         """What the host said of itself, once it did."""
