@@ -181,7 +181,8 @@ class Watch:
 
     def last_report(self, host: str) -> HostReport | None:
         """The report last made of a host, None before the first. Answers at once, whatever comes in meanwhile."""
-        return self._compared.get(host) or self._entry(host).report
+        compared = self._compared.get(host) if len(self._hosts) >= FEWEST_TO_COMPARE else None
+        return compared or self._entry(host).report
 
     def hello(self, host: str) -> Hello | None:
         """What the host said of itself, once it did."""
