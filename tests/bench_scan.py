@@ -19,6 +19,7 @@ from typing import Any
 from moetop.engines.literals import scan_literals
 from moetop.probe.lines import Matcher, Picker
 from moetop.probe.scan import HistoryScan
+from tests.bench_kit import Figure, show
 
 NINE = "autotun|profil.runner|profil.tactic|Loading config|default config|from file|cutlass_fused|choose_one|cache_key"
 EVENTS = (
@@ -96,26 +97,21 @@ def scan_seconds(path: Path) -> tuple[float, int]:
     return took, len(sent)
 
 
-def main() -> None:
-    """Make the log, run both a few times in turn, print the best of each."""
-    mib = int(sys.argv[1]) if len(sys.argv) > 1 else 1024
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+def figures(mib: int = 1024, rounds: int = 5) -> list[Figure]:
+    """Make the log, run both a few times in turn; the best of each."""
     with tempfile.TemporaryDirectory(prefix="moetop-bench-") as folder:
         path = Path(folder) / "server.log"
         events = make_log(path, mib << 20)
         path.read_bytes()  # both read from memory
         pairs = [(grep_seconds(path), *scan_seconds(path)) for _ in range(rounds)]
     grep, scan = min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
-    found = {pair[2] for pair in pairs}
-    print(f"log {mib} MiB, {events} event lines, {os.cpu_count()} CPUs, literals {len(scan_literals()[0])}")
-    print(f"grep -c -i -E with nine patterns  {grep:.2f} s (best of {rounds})")
-    print(f"history scan for every event kind {scan:.2f} s (best of {rounds}), {sorted(found)} lines sent")
-    print(f"ratio {scan / grep:.2f} (at most 1.5 is wanted); medians " + _medians(pairs))
+    note = f"at most 1.5 is wanted; {events} event lines, {sorted({pair[2] for pair in pairs})} lines sent"
+    return [Figure(f"every event kind in a log of {mib} MiB", scan, "s", "grep with nine patterns", grep, note)]
 
 
-def _medians(pairs: list[tuple[float, float, int]]) -> str:
-    middle = len(pairs) // 2
-    return " / ".join(f"{sorted(pair[column] for pair in pairs)[middle]:.2f} s" for column in (1, 0))
+def main() -> None:
+    """MIB and ROUNDS from the command line."""
+    show("scan", figures(*(int(argument) for argument in sys.argv[1:3])))
 
 
 if __name__ == "__main__":

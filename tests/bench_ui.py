@@ -1,6 +1,6 @@
-"""Measures the screen in a real pseudo-terminal: key press to repaint, bytes a second, CPU share.
+"""The screen alone in a real pseudo-terminal: key press to repaint, bytes a second, processor.
 
-    python -m tests.bench_ui
+    python -m tests.bench screen
 
 Prints figures; asserts nothing. The fleet is made of model types, so that only the screen is measured.
 """
@@ -18,9 +18,12 @@ import sys
 import termios
 import threading
 import time
-from pathlib import Path
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
+
+from tests.bench_kit import Figure, cpu_of, environment, percentile, rss_mib, show
 
 KEYS = 120
 CURSOR = "▌".encode()
@@ -73,12 +76,11 @@ def moving_app(hosts: int, gpus: int) -> None:
 class Terminal:
     """A child in a pseudo-terminal of a given size."""
 
-    def __init__(self, columns: int, lines: int, hosts: int, gpus: int) -> None:
+    def __init__(self, columns: int, lines: int, argv: list[str], env: Mapping[str, str] = os.environ) -> None:
         self.started = time.perf_counter()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ.update(TERM="xterm-256color", LANG="C.UTF-8", COLORTERM="truecolor")
-            os.execv(sys.executable, [sys.executable, "-m", "tests.bench_ui", "child", str(hosts), str(gpus)])
+            os.execve(argv[0], argv, {**env, "TERM": "xterm-256color", "LANG": "C.UTF-8", "COLORTERM": "truecolor"})
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def read(self, seconds: float, until: bytes | None = None) -> bytes:
@@ -97,8 +99,7 @@ class Terminal:
         return got
 
     def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_of(self.pid)
 
     def close(self) -> None:
         os.write(self.fd, b"q")
@@ -106,16 +107,23 @@ class Terminal:
         os.waitpid(self.pid, 0)
 
 
-def percentile(values: list[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+class Screen(NamedTuple):
+    """What one run of a screen showed."""
+
+    key_ms: list[float]
+    bytes_s: float
+    core_share: float
+    first_paint_ms: float
+    rss_mib: float
 
 
-def measure(columns: int, lines: int, hosts: int, gpus: int) -> None:
-    terminal = Terminal(columns, lines, hosts, gpus)
+def watch_screen(terminal: Terminal, settle_s: float = 4.0, steady_s: float = 8.0) -> Screen:
+    """Let it settle, measure it at rest, then press keys."""
     terminal.read(20.0, until=b"moetop")
-    terminal.read(4.0)
+    first_ms = (time.perf_counter() - terminal.started) * 1000
+    terminal.read(settle_s)
     cpu, begun = terminal.cpu_s(), time.perf_counter()
-    steady = terminal.read(8.0)
+    steady = terminal.read(steady_s)
     span_s = time.perf_counter() - begun
     share = (terminal.cpu_s() - cpu) / span_s
     times = []
@@ -126,32 +134,40 @@ def measure(columns: int, lines: int, hosts: int, gpus: int) -> None:
         if terminal.read(2.0, until=CURSOR):
             times.append((time.perf_counter() - sent) * 1000)
         terminal.read(0.05 + 0.013 * (number % 5))
+    memory = rss_mib(terminal.pid)
     terminal.close()
-    print(
-        f"{columns}x{lines} {hosts * gpus:4d} GPUs: key to repaint p50 {statistics.median(times):.0f} ms, "
-        f"p95 {percentile(times, 0.95):.0f} ms; steady {len(steady) / span_s / 1000:.1f} kB/s, "
-        f"{share * 100:.0f} % of a core"
-    )
+    return Screen(times, len(steady) / span_s, share, first_ms, memory)
 
 
-def measure_start() -> None:
-    """First paint while no host has answered (the other first paints include building the stand-in fleet)."""
-    times = []
-    for _ in range(5):
-        terminal = Terminal(120, 40, 0, 0)
-        terminal.read(20.0, until=b"moetop")
-        times.append((time.perf_counter() - terminal.started) * 1000)
-        terminal.read(0.5)
-        terminal.close()
-    print(f"120x40, no host has answered: first paint {statistics.median(times):.0f} ms (median of {len(times)})")
+SIZES = ((120, 40, 1, 8), (80, 24, 1, 16), (200, 60, 8, 8), (200, 60, 32, 8))
+
+
+def figures() -> list[Figure]:
+    """The screen alone, at four sizes of fleet."""
+    rows = []
+    for columns, lines, hosts, gpus in SIZES:
+        child = [sys.executable, "-m", "tests.bench_ui", "child", str(hosts), str(gpus)]
+        rows += screen_figures(
+            f"{columns}x{lines}, {hosts} x {gpus} GPUs", watch_screen(Terminal(columns, lines, child, environment()))
+        )
+    return rows
+
+
+def screen_figures(name: str, seen: Screen) -> list[Figure]:
+    """The lines of a table that tell of a screen."""
+    note = f"first paint {seen.first_paint_ms:.0f} ms, {seen.bytes_s / 1000:.1f} kB/s, {seen.rss_mib:.0f} MiB"
+    p95 = percentile(seen.key_ms, 0.95) if seen.key_ms else None
+    return [
+        Figure(f"{name}: key to repaint, median", statistics.median(seen.key_ms) if seen.key_ms else None, "ms"),
+        Figure(f"{name}: key to repaint, p95", p95, "ms", "100 ms wanted", 100.0),
+        Figure(f"{name}: processor", seen.core_share * 100, "% of a core", "35 % wanted", 35.0, note),
+    ]
 
 
 def main() -> None:
     if len(sys.argv) > 3 and sys.argv[1] == "child":
         moving_app(int(sys.argv[2]), int(sys.argv[3]))
-    measure_start()
-    for columns, lines, hosts, gpus in ((120, 40, 1, 8), (80, 24, 1, 16), (200, 60, 8, 8), (200, 60, 32, 8)):
-        measure(columns, lines, hosts, gpus)
+    show("screen", figures())
 
 
 if __name__ == "__main__":

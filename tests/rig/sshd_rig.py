@@ -70,12 +70,18 @@ class Sshd:
     """One sshd. `lines` are further lines of its configuration."""
 
     def __init__(
-        self, folder: Path, *lines: str, port: int | None = None, host_keys: tuple[str, ...] = ("ed25519",)
+        self,
+        folder: Path,
+        *lines: str,
+        port: int | None = None,
+        host_keys: tuple[str, ...] = ("ed25519",),
+        listen: str = "127.0.0.1",
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port = port or free_port()
         self.lines = lines
+        self.listen = listen
         self.host_keys = {kind: folder / f"host_{kind}" for kind in host_keys}
         for kind, path in self.host_keys.items():
             if not path.exists():
@@ -93,7 +99,7 @@ class Sshd:
                 [
                     *self.lines,
                     f"Port {self.port}",
-                    "ListenAddress 127.0.0.1",
+                    f"ListenAddress {self.listen}",
                     *[f"HostKey {path}" for path in self.host_keys.values()],
                     f"AuthorizedKeysFile {self.authorized}",
                     "StrictModes no",
