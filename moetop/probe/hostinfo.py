@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import platform
+import sys
 import time
 from typing import Dict, List, Optional, Tuple
 
@@ -97,8 +97,8 @@ def host_facts() -> Dict[str, object]:
     total, _ = memory_mib()
     return {
         "user": user_name(),
-        "python": platform.python_version(),
-        "hostname": platform.node() or None,
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "hostname": os.uname().nodename or None,
         "cpus": os.cpu_count(),
         "memory_total_mib": total,
     }

@@ -6,6 +6,7 @@ Ends when its input closes, when the client falls silent, on a signal, or when n
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -175,6 +176,7 @@ class Session:
             return
         self._tick(first or self._source.sample(self.interval_s))
         self._start_followers()
+        _give_memory_back()
         taken = time.monotonic()
         while self._pause(taken):
             # keep the beat, but never run after a beat that is long gone
@@ -276,6 +278,15 @@ def _be_modest() -> None:
         threading.stack_size(STACK_BYTES)
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
     except (OSError, AttributeError, ValueError):
+        pass
+
+
+def _give_memory_back() -> None:
+    """What compiling and starting took and needs no more (1 MiB); glibc only."""
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
         pass
 
 

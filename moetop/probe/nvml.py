@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import sys
 import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -231,7 +230,3 @@ def lost_pci_addresses(known: Sequence[str]) -> List[str]:
         return []
     tails = {address.lower()[-10:] for address in known}
     return sorted(address for address in listed if address.lower()[-10:] not in tails)
-
-
-def python_version() -> str:
-    return "%d.%d.%d" % sys.version_info[:3]

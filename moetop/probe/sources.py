@@ -8,8 +8,6 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .board import GpuBoard
 from .hostinfo import memory_mib
 from .nvml import Failure, Nvml, lost_pci_addresses
-from .smi_live import SmiLoop, find_nvidia_smi
-from .smi_stream import info_of, sample_of
 
 Frame = Dict[str, Any]
 Say = Callable[[str, str, str, Dict[str, Any]], None]
@@ -87,7 +85,10 @@ class SmiSource(Source):
     name = "nvidia-smi"
 
     def __init__(self, program: str, interval_s: float, say: Say, patience_s: Optional[float]) -> None:
-        self._loop = SmiLoop(program, interval_s, say, **({"patience_s": patience_s} if patience_s else {}))
+        from . import smi_live, smi_stream  # here: memory that a host with NVML need not spend
+
+        self._stream = smi_stream
+        self._loop = smi_live.SmiLoop(program, interval_s, say, **({"patience_s": patience_s} if patience_s else {}))
         self._rows: List[Frame] = []
         self._greeted: List[int] = []
         self._loop.start()
@@ -99,7 +100,7 @@ class SmiSource(Source):
         drivers = [row["driver"] for row in rows if row.get("driver")]
         return {
             "driver": drivers[0] if drivers else None,
-            "gpus": [info_of(row, total) for row in rows],
+            "gpus": [self._stream.info_of(row, total) for row in rows],
             "notes": ["nvidia-smi is the source: no tensor and DRAM activity, no GPU processes"],
         }
 
@@ -115,7 +116,7 @@ class SmiSource(Source):
             return [], []
         self._rows = rows
         _, used = memory_mib()
-        return [sample_of(row, used) for row in rows], []
+        return [self._stream.sample_of(row, used) for row in rows], []
 
     def stop(self) -> None:
         self._loop.stop()
@@ -139,6 +140,8 @@ def open_source(interval_s: float, say: Say, patience_s: Optional[float] = None)
     if failure.code in FINAL:
         say(failure.code, failure.message, "fatal", dict(failure.detail))
         return Source()
+    from .smi_live import find_nvidia_smi
+
     program = find_nvidia_smi()
     if program is None:
         code = "no_nvml" if failure.detail.get("kernel") else "no_driver"
