@@ -28,6 +28,11 @@ _PLAIN_VALUE = r"(?:\*\*\*|(?:[^\s,;\"'()\[\]{}\\]|\\(?![\"'n\\]))+)"
 _QUOTED_VALUE = r"(?P<q>" + _QUOTE + r")(?:(?!(?P=q)).)*(?P=q)?"
 _LIST_VALUE = r"[\[(]\s*" + _QUOTE + r"[^\])]*[\])]?"
 _VALUE = r"(?P<v>" + _LIST_VALUE + r"|" + _QUOTED_VALUE + r"|" + _PLAIN_VALUE + r")"
+# vLLM's --api-key takes several keys. Words end where a shell or a sentence would go on with something else.
+_SEVERAL = r"(?<![\w-])--?api[_-]keys?"
+_WORD = r"(?!-)[^\s,;\"'()\[\]{}|&<>\\#]+"
+_QUOTED_WORD = _QUOTE + r"(?!-)[^\"'\\]*" + _QUOTE
+_ONE_WORD = re.compile(r"(?P<o>" + _QUOTE + r")[^\"'\\]*(?P<c>" + _QUOTE + r")|" + _WORD)
 _AFTER_OPTION = r"(?:" + _QUOTE + r"\s*,\s*|\s*=\s*|\s+)(?!-)"
 _KEEP = re.compile(
     r"\\*[\"']?(?:none|null|true|false|undefined|\*{3}|str|string|optional|set|unset|not)?\\*[\"']?", re.IGNORECASE
@@ -54,6 +59,17 @@ def _mask_value(match: "re.Match[str]") -> str:
     return match.group()[:start] + opening + mark + MASK + mark + closing
 
 
+def _mask_words(match: "re.Match[str]") -> str:
+    """Mask every word of group `v`, keeping quotes, commas and blanks, and words that say that there is no secret."""
+    start = match.start("v") - match.start()
+    return match.group()[:start] + _ONE_WORD.sub(
+        lambda word: (
+            word.group() if _KEEP.fullmatch(word.group()) else (word.group("o") or "") + MASK + (word.group("c") or "")
+        ),
+        match.group("v"),
+    )
+
+
 def _compile(text: str, flags: int = re.IGNORECASE) -> "re.Pattern[str]":
     return re.compile(text, flags)
 
@@ -77,8 +93,17 @@ _RULES: Tuple[_Rule, ...] = (
     ),
     _Rule(("bearer ", "basic "), _compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), r"\1 " + MASK),
     # scheme://user:password@host, scheme://token@host
-    _Rule(("://",), _compile(r"(://)[^\s/:@\"'<>]{0,256}:[^\s/@\"'<>]{1,1024}@"), r"\1" + MASK + "@"),
+    _Rule(("://",), _compile(r"(://)[^\s/:@\"'<>]{0,256}:[^\s/\"'<>]{1,1024}@"), r"\1" + MASK + "@"),
     _Rule(("://",), _compile(r"(://)[^\s/:@\"'<>]{20,1024}@"), r"\1" + MASK + "@"),
+    # https_proxy=user:password@host, without a scheme
+    _Rule(
+        ("proxy",),
+        _compile(
+            r"(proxy(?:" + _QUOTE + r")?\s*[:=]\s*(?:" + _QUOTE + r")?)"
+            r"[^\s/:@\"'<>]{1,256}:[^\s/\"'<>]{1,1024}@"
+        ),
+        r"\1" + MASK + "@",
+    ),
     _Rule(
         ("?", "&"),
         _compile(
@@ -87,6 +112,9 @@ _RULES: Tuple[_Rule, ...] = (
         ),
         r"\1" + MASK,
     ),
+    # --api-key X Y, '--api-key', 'X', 'Y': up to the next option
+    _Rule(("-key",), _compile(_SEVERAL + r"(?P<v>(?:\s+(?:" + _QUOTED_WORD + r"|" + _WORD + r"))+)"), _mask_words),
+    _Rule(("-key",), _compile(_SEVERAL + _QUOTE + r"(?P<v>(?:\s*,\s*" + _QUOTED_WORD + r")+)"), _mask_words),
     # --api-key X, --api-key=X, '--api-key', 'X'
     _Rule(
         _NAME_HINTS,
@@ -96,6 +124,27 @@ _RULES: Tuple[_Rule, ...] = (
     _Rule(("--token",), _compile(r"(?<![\w-])--token(?P<number>)" + _AFTER_OPTION + _VALUE), _mask_value),
     # api_key='X', "api_key": "X", API_KEY=X, password: X
     _Rule(_NAME_HINTS, _compile(_SECRET_NAME + r"(?:" + _QUOTE + r")?\s*(?:=>|[:=])\s*" + _VALUE), _mask_value),
+    # {"name": "API_KEY", "value": "X"}, as containers' environments are printed
+    _Rule(
+        ("value",),
+        _compile(
+            r"(?<![A-Za-z])name(?:"
+            + _QUOTE
+            + r")?\s*[:=]\s*(?:"
+            + _QUOTE
+            + r")?(?:\w{1,30}[_-]){0,3}"
+            + _SECRET_WORDS
+            + r"(?:"
+            + _QUOTE
+            + r")?\s*,\s*(?:"
+            + _QUOTE
+            + r")?value(?:"
+            + _QUOTE
+            + r")?\s*[:=]\s*"
+            + _VALUE
+        ),
+        _mask_value,
+    ),
     # token='X' and "token": "X" only where the value is quoted or long
     _Rule(
         ("token=", "token'", 'token"', "token\\"),
@@ -168,5 +217,6 @@ def redact_argv(argv: "List[str]") -> "List[str]":
 def redact_env(env: "Dict[str, str]") -> "Dict[str, str]":
     """Environment with the values of secret names replaced and the rest searched for secrets."""
     return {
-        name: (MASK if value and _SECRET_ENV.fullmatch(name) else redact_text(value)) for name, value in env.items()
+        name: (MASK if value and _SECRET_ENV.fullmatch(name) else redact_text(name + "=" + value).partition("=")[2])
+        for name, value in env.items()
     }

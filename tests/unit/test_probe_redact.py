@@ -18,6 +18,24 @@ KEY = "q7Zp2Lw9xTr4"  # stands for a secret in every sentence below
 SECRET_LINES = [
     f"python -m vllm serve m --api-key {KEY} --port 1",
     f"--api-key={KEY}",
+    f"vllm serve m --api-key {KEY} x{KEY} y{KEY} --port 1",
+    f"vllm serve --api-key '{KEY} a' \"{KEY}\" {KEY}",
+    f"['vllm', 'serve', '--api-key', '{KEY}', '{KEY}', '{KEY} b', '--port', '1']",
+    f'{{\\"argv\\": [\\"--api-key\\", \\"{KEY}\\", \\"{KEY}\\"]}}',
+    f"https_proxy=http://user:{KEY}@proxy.lab:3128",
+    f"HTTPS_PROXY: 'http://user:p@{KEY}@proxy.lab:3128'",
+    f"http_proxy=user:{KEY}@proxy.lab:3128",
+    f"'ALL_PROXY': 'user:{KEY}@proxy.lab:3128'",
+    f"AWS_SECRET_ACCESS_KEY={KEY}",
+    f"AWS_SECRET_ACCESS_KEY: {KEY}",
+    f"HUGGING_FACE_HUB_TOKEN: {KEY}",
+    f"env: [{{name: HUGGING_FACE_HUB_TOKEN, value: {KEY}}}]",
+    f'"HUGGING_FACE_HUB_TOKEN": "{KEY}"',
+    f'{{"name": "HF_TOKEN", "value": "{KEY}"}}',
+    f"environ({{'HF_TOKEN': '{KEY}', 'AWS_SECRET_ACCESS_KEY': '{KEY}'}})",
+    f"headers={{'Authorization': 'Bearer {KEY}'}}",
+    f"('Authorization', 'Bearer {KEY}')",
+    f"-e HF_TOKEN={KEY} --env=AWS_SESSION_TOKEN={KEY}",
     f"--hf-token {KEY}",
     f"--ssl-keyfile-password {KEY}",
     f"ServerArgs(model_path='m', tokenizer='t', api_key='{KEY}', admin_api_key='{KEY}')",
@@ -61,6 +79,9 @@ EVIDENCE = [
     "{'trust_remote_code': True, 'secret': None, 'skip_tokenizer_init': False}",
     "task-runner-1234567890AB disk-cache-0123456789AB hf_overrides={} hf_transformers",
     "NVRM: Xid (PCI:0000:06:00): 79, pid=1234, name=python3, GPU has fallen off the bus.",
+    "vllm serve m --served-model-name a b --tokenizer-mode auto --port 1",
+    "https_proxy=http://proxy.lab:3128 no_proxy=localhost,10.0.0.1",
+    '{"name": "MODEL", "value": "m"}, {"name": "tokenizer", "value": "t"}',
     "https://example.com/a?b=c&page=2 ssh://git@host/x",
 ]
 
@@ -81,6 +102,22 @@ def test_evidence_stays_as_it_was(line: str) -> None:
 def test_what_stands_beside_a_secret_stays() -> None:
     line = f"ServerArgs(model_path='m', api_key='{KEY}', tp_size=8, moe_runner_backend='flashinfer_cutlass')"
     assert redact_text(line) == line.replace(KEY, "***")
+
+
+def test_of_several_keys_none_is_left_and_the_next_option_is() -> None:
+    assert redact_text(f"vllm serve m --api-key {KEY} {KEY} --served-model-name a b --port 1") == (
+        "vllm serve m --api-key *** *** --served-model-name a b --port 1"
+    )
+    assert redact_text(f"['--api-key', '{KEY}', '{KEY}', '--served-model-name', 'a', 'b']") == (
+        "['--api-key', '***', '***', '--served-model-name', 'a', 'b']"
+    )
+
+
+def test_a_proxy_keeps_its_place() -> None:
+    assert redact_text(f"http_proxy=http://me:{KEY}@proxy.lab:3128/ no_proxy=localhost") == (
+        "http_proxy=http://***@proxy.lab:3128/ no_proxy=localhost"
+    )
+    assert redact_env({"https_proxy": f"me:{KEY}@proxy.lab:3128"}) == {"https_proxy": "***@proxy.lab:3128"}
 
 
 def test_arguments_keep_their_options_and_their_number() -> None:
@@ -112,6 +149,11 @@ def test_environments_hide_the_values_of_secret_names_and_secrets_in_other_value
         "eyJ" * 20000,
         'api_key="' * 7000,
         "-----BEGIN PRIVATE KEY-----" * 2000,
+        "--api-key" + " a" * 32000,
+        "'--api-key'" + ", 'a'" * 12000,
+        "proxy=" * 10000,
+        "proxy=a:" + "b@" * 30000,
+        '"name": "api_key", ' * 3000,
     ],
 )
 def test_hostile_lines_of_64_kib_take_no_long_time(hostile: str) -> None:
