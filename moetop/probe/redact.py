@@ -159,7 +159,11 @@ _RULES: Tuple[_Rule, ...] = (
     _Rule(("hf_",), _compile(r"(?<![A-Za-z0-9_])hf_(?=[A-Za-z0-9]*[0-9A-Z])[A-Za-z0-9]{10,}(?![A-Za-z0-9_])", 0), MASK),
     _Rule(("hf_",), _compile(r"(?<![A-Za-z0-9_])hf_[A-Za-z]{30,}(?![A-Za-z0-9_])", 0), MASK),
     _Rule(("akia", "asia"), _compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", 0), MASK),
-    _Rule(("gh", "glpat-"), _compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,})", 0), MASK),
+    _Rule(
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
+        _compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,})", 0),
+        MASK,
+    ),
     _Rule(("nvapi-",), _compile(r"\bnvapi-[\w-]{16,}", 0), MASK),
     _Rule(("xox",), _compile(r"\bxox[abeoprs]-[\w-]{10,}", 0), MASK),
     _Rule(("aiza",), _compile(r"\bAIza[\w-]{35}", 0), MASK),
