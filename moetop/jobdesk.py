@@ -322,9 +322,9 @@ class JobDesk:
                 line.job, host, state.server, STATUS_WORDS[state.status], readonly=state.operator != actions.operator()
             )
             job = _Job(view, transport, python, mine=False, ref=ref)
-            with self._lock:
-                self._jobs[line.job] = job
         self._take(job, state)
+        with self._lock:
+            self._jobs.setdefault(job.view.id, job)
         if state.over:
             self._end(job, state, None)
         else:

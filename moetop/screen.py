@@ -42,10 +42,10 @@ def _free_path(stem: str, suffix: str) -> Path:
 class SessionActions(NoActions):
     """The acting keys of a session."""
 
-    def __init__(self, session: Session, config: Config) -> None:
+    def __init__(self, session: Session, config: Config, desk: JobDesk | None = None) -> None:
         self._session = session
         self._config = config
-        self._desk = JobDesk(session, config)
+        self._desk = desk or JobDesk(session, config)
 
     def retune_refusal(self, host: str, server: str | None) -> str | None:
         return self._desk.refusal(host, server)
@@ -91,9 +91,12 @@ class SessionActions(NoActions):
         if self._session.player is not None:
             self._session.player.set_speed(speed, self._session.fleet, self._session.watch)
 
+    def hosts_refusal(self) -> str | None:
+        return None if self._session.reloader is not None else "the hosts of a recording or of the demo are fixed"
+
     def _reloader(self) -> Reloader:
         if self._session.reloader is None:
-            raise UsageError("the hosts of a recording or of the demo are fixed")
+            raise UsageError(self.hosts_refusal() or "the hosts are fixed")
         return self._session.reloader
 
     def add_host(self, text: str) -> str:
