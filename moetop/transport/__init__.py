@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moetop.errors import UsageError
-from moetop.transport.base import Channel, Completed, HostTarget, ProbeOptions, Transport, parse_target
+from moetop.transport.base import Channel, Completed, HostTarget, ProbeOptions, Transport
 
 __all__ = [
     "Channel",
@@ -15,7 +15,6 @@ __all__ = [
     "Prompt",
     "Transport",
     "open_transport",
-    "parse_target",
 ]
 
 Prompt = Callable[[str, bool], "str | None"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -11,8 +12,10 @@ from typing import Any, Protocol
 from moetop.errors import UsageError
 
 _BAD_HOST = re.compile(r"[\s\x00-\x1f\x7f'\"`$\\;&<>|(){}*?!#]")
+_BAD_USER = re.compile(r"[\s\x00-\x1f\x7f'\"`$;&<>|(){}*?!#]|\\\Z")
 """Characters no host or user name may hold: they end up in `ssh_config` commands (`%h`, `%r`), which
-a shell reads. The set is that of OpenSSH's own check (ssh.c valid_hostname, valid_ruser, 9.6)."""
+a shell reads. The sets are wider than OpenSSH's own (ssh.c valid_hostname, valid_ruser, 9.6). Like there, a
+backslash may stand in a user name (`DOMAIN\\user`) but not end it, where it would take a quote's meaning away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,40 +102,16 @@ class HostTarget:
     @property
     def label(self) -> str:
         """The host as one would type it for `ssh` (for advice in messages)."""
-        user = f"{self.user}@" if self.user else ""
-        port = f" -p {self.port}" if self.port else ""
-        return f"{user}{self.address}{port}"
+        place = f"{self.user}@{self.address}" if self.user else self.address
+        return shlex.quote(place) + (f" -p {self.port}" if self.port else "")
 
 
 def check_host_word(word: str, what: str) -> None:
     """Raise UsageError where `word` cannot be a host or user name."""
-    if not word or word.startswith("-") or len(word) > 255 or _BAD_HOST.search(word):
+    bad = _BAD_USER if what == "user" else _BAD_HOST
+    if not word or word.startswith("-") or len(word) > 255 or bad.search(word):
         shown = word if word.isprintable() else ascii(word)
         raise UsageError(f"{shown[:80]!r} is not a {what} name")
-
-
-def parse_target(text: str, **settings: Any) -> HostTarget:
-    """A HostTarget from `[user@]host[:port]`, `ssh://...` or an address in brackets. Raises UsageError."""
-    rest = text.removeprefix("ssh://").rstrip("/") if text.startswith("ssh://") else text
-    user, _, place = rest.rpartition("@")
-    host, port = _split_port(place, text)
-    named: dict[str, Any] = {"name": place if port is None else f"{host}:{port}"}
-    if user:
-        named["user"] = user
-    if port is not None:
-        named["port"] = port
-    return HostTarget(address=host, **{**named, **settings})
-
-
-def _split_port(place: str, whole: str) -> tuple[str, int | None]:
-    match = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?", place)
-    if match is None and place.count(":") == 1:
-        match = re.fullmatch(r"([^:]*):(\d+)", place)
-        if match is None:
-            raise UsageError(f"{whole[:80]!r} has no port number after the colon", "write [user@]host[:port]")
-    if match is None:
-        return place, None
-    return match[1], int(match[2]) if match[2] is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moetop.errors import LinkError, UsageError
-from moetop.transport.base import HostTarget, parse_target
+from moetop.transport.base import HostTarget
 from moetop.transport.hops import find_route
 from moetop.transport.ssh_config import Tokens, hop_target, proxy_command_line, resolve
 
@@ -146,23 +146,17 @@ def test_tokens_that_are_not_known_stay(monkeypatch: pytest.MonkeyPatch) -> None
     assert tokens.text("%h-%Z-%%-%k-%i") == f"h-%Z-%-n-{os.getuid()}"
 
 
-@pytest.mark.parametrize(
-    ("text", "address", "user", "port", "name"),
-    [
-        ("gpu1", "gpu1", None, None, "gpu1"),
-        ("me@gpu1", "gpu1", "me", None, "gpu1"),
-        ("me@gpu1:2222", "gpu1", "me", 2222, "gpu1:2222"),
-        ("[fe80::1]:2222", "fe80::1", None, 2222, "fe80::1:2222"),
-        ("fe80::1", "fe80::1", None, None, "fe80::1"),
-        ("ssh://me@gpu1:23", "gpu1", "me", 23, "gpu1:23"),
-    ],
-)
-def test_a_host_is_written_as_for_ssh(text: str, address: str, user: str | None, port: int | None, name: str) -> None:
-    target = parse_target(text)
-    assert (target.address, target.user, target.port, target.name) == (address, user, port, name)
+def test_a_user_of_a_windows_domain_is_passed_on_as_it_is(config: Path) -> None:
+    target = HostTarget(address="win", user="CORP\\alice", ssh_config_file=str(config))
+    assert resolve(target).user == "CORP\\alice"
+    assert target.label == "'CORP\\alice@win'"
+    assert (
+        resolve(HostTarget(address="win", user="CORP\\alice", ssh_config_file=str(config)), ssh="").user
+        == "CORP\\alice"
+    )
 
 
-@pytest.mark.parametrize("text", ["gpu1:", "gpu1:x", "gpu1:0", "gpu1:99999", "@gpu1:22:x y"])
-def test_a_host_with_a_wrong_port_is_refused(text: str) -> None:
+@pytest.mark.parametrize("user", ["alice\\", "CORP\\al ice", "CORP\\$(id)", "-l\\x"])
+def test_a_backslash_does_not_let_more_into_a_user_name(user: str) -> None:
     with pytest.raises(UsageError):
-        parse_target(text)
+        HostTarget(address="win", user=user)
