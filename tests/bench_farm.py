@@ -31,7 +31,8 @@ def farm(hosts: int, gpus: int) -> Iterator[Farm]:
         client = Client(folder / "client")
         # -I -S: the far side must cost next to nothing
         command = f"{sys.executable} -I -S {bench_frames.__file__} {gpus}"
-        lines = ["MaxStartups 400", f"ForceCommand {command}"]
+        # a HOME of its own: the shell must not read what this user has in .bashrc
+        lines = ["MaxStartups 400", f"ForceCommand {command}", f"SetEnv HOME={folder}"]
         sshds = [Sshd(folder / f"sshd{number}", *lines, listen="0.0.0.0") for number in range(min(SSHDS, hosts))]
         try:
             entries = []
