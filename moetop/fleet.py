@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from moetop.errors import LinkError, MoetopError
 from moetop.model import AnyFrame, Gpus, Hello, Link, LinkPhase, Log, Status
 from moetop.recording import Malformed, Unknown, clean
-from moetop.transport.base import Channel, ProbeOptions, Transport
+from moetop.transport.base import Asking, Channel, ProbeOptions, Transport
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_LAST_S = 60.0
@@ -140,7 +140,9 @@ class Supervisor:
             session.channel.close()
 
     def retry(self) -> None:
-        """Do not wait for the next try, make it now."""
+        """Do not wait for the next try, make it now; somebody is there to answer what it asks."""
+        if isinstance(self.transport, Asking):
+            self.transport.ask_again()
         self._again.set()
 
     def set_interval(self, interval_s: float) -> None:

@@ -31,6 +31,9 @@ PROMPT_TIMEOUT_S = 180.0
 """How long a login may take while a person types."""
 
 MAX_PASSWORD_TRIES = 3
+ENCRYPTED = "encrypted"
+"""Why a key is not to be had, or how that begins."""
+
 MAX_PROMPT_CHARS = 300
 DEFAULT_METHODS = ("publickey", "keyboard-interactive", "password")
 
@@ -60,6 +63,14 @@ class KeyRing:
         self.asking = threading.Lock()  # one question at a time; nobody who needs no answer waits for it
         self._keys: dict[tuple[str, int], paramiko.PKey | str] = {}
         self.passwords: dict[tuple[str, str, int], str] = {}
+        self.declined: set[tuple[str, str, int]] = set()  # where a question was left unanswered
+
+    def ask_again(self) -> None:
+        """Somebody is there after all: what was left unanswered, or wrongly, may be asked once more."""
+        self.declined.clear()
+        for stamp, key in list(self._keys.items()):
+            if isinstance(key, str) and key.startswith(ENCRYPTED):
+                self._keys[stamp] = ENCRYPTED
 
     def load(self, path: Path, prompt: Prompt | None) -> paramiko.PKey | str:
         """The key in `path`, or why there is none. With `prompt`, an encrypted key is asked for, once."""
@@ -69,9 +80,9 @@ class KeyRing:
             return (error.strerror or str(error)).lower()
         if stamp not in self._keys:
             self._keys[stamp] = _load_key(path, None)
-        if self._keys[stamp] == "encrypted" and prompt is not None:
+        if self._keys[stamp] == ENCRYPTED and prompt is not None:
             with self.asking:
-                if self._keys[stamp] == "encrypted":
+                if self._keys[stamp] == ENCRYPTED:
                     self._keys[stamp] = self._ask(path, prompt)
         return self._keys[stamp]
 
@@ -80,11 +91,11 @@ class KeyRing:
         for _ in range(MAX_PASSWORD_TRIES):
             answer = prompt(f"Passphrase for {path}:", False)
             if not answer:
-                return "encrypted, no passphrase given"
+                return f"{ENCRYPTED}, no passphrase given"
             loaded = _load_key(path, answer)
             if not isinstance(loaded, str):
                 return loaded
-        return "encrypted, wrong passphrase"
+        return f"{ENCRYPTED}, wrong passphrase"
 
 
 shared_keys = KeyRing()
@@ -95,7 +106,7 @@ def _load_key(path: Path, passphrase: str | None) -> paramiko.PKey | str:
     try:
         return paramiko.PKey.from_path(path, passphrase.encode() if passphrase is not None else None)  # type: ignore[arg-type, unused-ignore]
     except (paramiko.PasswordRequiredException, TypeError):
-        return "encrypted"
+        return ENCRYPTED
     except OSError as error:
         return (error.strerror or str(error)).lower()
     except (paramiko.SSHException, paramiko.pkey.UnknownKeyType, ValueError) as error:
@@ -234,7 +245,7 @@ class Login:
                 continue
             if not path.is_file() or public_blob(path) in in_agent:
                 continue
-            if self.keys.load(path, None) == "encrypted":
+            if self.keys.load(path, None) == ENCRYPTED:
                 encrypted.append(path)
             else:
                 yield _Candidate(str(path), lambda path=path: self._with_certificate(path, None))  # type: ignore[misc]
@@ -281,6 +292,7 @@ class Login:
             known = self.keys.passwords.pop(self._place(), None)
             answer = known or self._ask(f"Password for {self.settings.shown}:", False)
             if not answer:
+                self.keys.declined.add(self._place())
                 return False
             if "password" not in self.tried:
                 self.tried.append("password")
@@ -316,8 +328,14 @@ class Login:
         return False
 
     def _ask(self, question: str, visible: bool) -> str | None:
+        """The answer; None where there is none, and from then on without asking, until somebody wants it again."""
         with self.keys.asking:
-            return self.prompt(question, visible) if self.prompt is not None else None
+            if self.prompt is None or self._place() in self.keys.declined:
+                return None
+            answer = self.prompt(question, visible)
+            if answer is None:
+                self.keys.declined.add(self._place())
+            return answer
 
     # ── how it failed ────────────────────────────────────────────────────────────────────────────
 
@@ -340,6 +358,8 @@ class Login:
                 retry=False,
             )
         offered = f"did not accept {', '.join(self.tried[:8])}" if self.tried else "was offered no key"
+        if self._place() in self.keys.declined:
+            self.notes.insert(0, "its question was not answered")
         notes = f" ({'; '.join(self.notes[:4])})" if self.notes else ""
         return LinkError(
             f"authentication failed: {shown} {offered}{notes}; it takes {takes}",
@@ -349,9 +369,11 @@ class Login:
         )
 
     def _advice(self) -> str:
-        locked = [note for note in self.notes if "encrypted" in note]
+        locked = [note for note in self.notes if ENCRYPTED in note]
         if locked:
             return f"add the key to an agent with `ssh-add {locked[0].partition(':')[0]}`"
+        if self._place() in self.keys.declined:
+            return f"try again and answer, or have it accept keys (`ssh-copy-id {self.target.label}`)"
         if "publickey" not in self.allowed and not self.target.ask_password:
             return "set `ask_password: true` for this host, or have it accept keys"
         return f"see `ssh -v {self.target.label}`; `ssh-copy-id {self.target.label}` installs a key"

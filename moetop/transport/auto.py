@@ -49,6 +49,9 @@ class AutoTransport:
         if system is not None:
             system.close()
 
+    def ask_again(self) -> None:
+        self._paramiko.ask_again()
+
     def _either(self, by_paramiko: Callable[[], T], by_system: Callable[[OpensshTransport], T]) -> T:
         if self._openssh is None:
             try:

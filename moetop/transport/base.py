@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from moetop.errors import UsageError
 
@@ -61,6 +61,14 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Drop the connection and refuse further use; from any thread, quick."""
+
+
+@runtime_checkable
+class Asking(Protocol):
+    """A transport that may ask the person for a passphrase or a password."""
+
+    def ask_again(self) -> None:
+        """Questions that were left unanswered may be asked again; until then they are not repeated."""
 
 
 @dataclass(frozen=True, slots=True)

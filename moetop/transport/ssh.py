@@ -12,6 +12,7 @@ import paramiko
 
 from moetop.errors import LinkError
 from moetop.text import plain
+from moetop.transport import auth
 from moetop.transport.auth import Prompt
 from moetop.transport.base import Channel, Completed, HostTarget
 from moetop.transport.fallback import open_fallback
@@ -151,6 +152,10 @@ class SshTransport:
         if connection is not None:
             connection.abort()
             connection.close_if_idle()
+
+    def ask_again(self) -> None:
+        """What nobody answered may be asked again at the next connecting: of every host, for keys are shared."""
+        auth.shared_keys.ask_again()
 
     def _enter(self, *, streaming: bool) -> Connection:
         """A place on the connection, made anew where there is none that is good."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import queue
 import socket
 import subprocess
 import threading
@@ -17,6 +18,7 @@ import pytest
 from moetop.errors import LinkError
 from moetop.transport import open_transport
 from moetop.transport.auth import KeyRing
+from moetop.transport.base import Asking
 from moetop.transport.hops import Connection
 from tests.rig.sshd_rig import Client, Sshd, is_running, keygen, until
 
@@ -147,6 +149,45 @@ def test_nobody_is_asked_for_a_password_unless_the_user_said_so(
     assert (caught.value.code, caught.value.retry) == ("auth", False)
     assert len(person.asked) == (3 if ask else 0)
     assert ask or "ask_password" in (caught.value.advice or "")
+
+
+def test_a_question_that_is_left_unanswered_is_asked_again_only_when_somebody_tries_again(
+    doors: Callable[[list[str]], int], client: Client
+) -> None:
+    asked: list[str] = []
+    transport = open_transport(
+        client.target("127.0.0.1", port=doors(["password"]), ask_password=True, kind="auto"),
+        lambda question, visible: asked.append(question),
+    )
+    for _ in range(2):
+        with pytest.raises(LinkError, match="not answered") as caught:
+            transport.open({})
+        assert (caught.value.code, caught.value.retry) == ("auth", False)
+        assert "ssh-copy-id" in (caught.value.advice or "")
+    assert len(asked) == 1
+    assert isinstance(transport, Asking)
+    transport.ask_again()
+    with pytest.raises(LinkError):
+        transport.open({})
+    assert len(asked) == 2
+    transport.close()
+
+
+def test_a_passphrase_may_be_given_late_and_after_a_refusal(sshd: Sshd, client: Client, tmp_path: Path) -> None:
+    key = keygen(tmp_path / "locked", passphrase="pass phrase")
+    client.admit(sshd, key)
+    client.configure("", identity=f"IdentityFile {key}")
+    answers: queue.Queue[str | None] = queue.Queue()
+    transport = open_transport(client.target(sshd), lambda question, visible: answers.get(timeout=10))
+    answers.put(None)
+    with pytest.raises(LinkError, match="no passphrase given") as caught:
+        transport.run(["true"])
+    assert f"ssh-add {key}" in (caught.value.advice or "")
+    assert isinstance(transport, Asking)
+    transport.ask_again()
+    threading.Timer(1.0, answers.put, ("pass phrase",)).start()
+    assert transport.run(["true"]).returncode == 0
+    transport.close()
 
 
 def test_too_many_keys_are_named_as_the_reason(make_sshd: Callable[..., Sshd], client: Client, tmp_path: Path) -> None:
