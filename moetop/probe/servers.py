@@ -73,6 +73,7 @@ class ServerWatch:
                 self._hub.configure(spec)
         self._hub.start_new()
         if not self._options.get("discover", True):
+            self._say_searched("looking for servers is switched off")
             return
         self._thread.start()
 
@@ -241,7 +242,7 @@ class ServerWatch:
         with self._lock:
             gpu_pids = {pid for pids in self._gpu_pids.values() for pid in pids}
         self._ever = self._ever or bool(found)
-        self._say_searched()
+        self._say_searched("this host was searched for servers")
         if not self._ever and not self._options.get("logs"):
             self._tell("no_server", "no SGLang, vLLM or TensorRT-LLM server process was found on this host", "info")
         if os.getpid() != 1 and procfs.stat(1) is None:
@@ -251,13 +252,12 @@ class ServerWatch:
             message = "the GPU driver names processes that are not in this /proc (another container or hidden)"
             self._tell("not_permitted", message)
 
-    def _say_searched(self) -> None:
-        """After the first pass: which log files are read besides those of the servers that were named."""
+    def _say_searched(self, message: str) -> None:
+        """Once, after the first pass: which log files are read besides those of the servers that were named."""
         if not self._searched:
             self._searched = True
             files = [log for log in self._options.get("logs") or () if log.get("kind") == "file"]
             detail = {"logs": [str(log.get("source") or log.get("target")) for log in files]}
-            message = "this host was searched for servers"
             self._emit(
                 {"type": "status", "t": time.time(), "code": "searched", "message": message, "level": "info",
                  "detail": detail},
