@@ -6,9 +6,9 @@ AGE_S = 300.0
 """The smallest lag of the last five to ten minutes counts (judgement: clocks without NTP drift by up to
 100 ppm, 30 ms in that time, and by 9 s a day)."""
 
-STEP_S = 60.0
-"""A lag that grows by more than this at once is a clock that was set, ours or theirs, or a machine that slept:
-a link is given up after seconds of silence, so that no frame is ever so late by itself."""
+STEP_S = 10.0
+"""A lag that grows by more than this at once is our clock set forward, or a machine that slept: a link is given
+up after seconds of silence, so that no frame is ever so late by itself."""
 
 
 class HostClock:
@@ -18,6 +18,7 @@ class HostClock:
         self._older: float | None = None
         self._newer: float | None = None
         self._since = 0.0
+        self._last_t: float | None = None
 
     @property
     def offset_s(self) -> float | None:
@@ -26,10 +27,12 @@ class HostClock:
         return min(known) if known else None
 
     def note(self, now: float, t: float) -> None:
-        """A frame of time `t` arrived at `now` on our clock."""
+        """A frame of time `t` arrived at `now` on our clock. A time before the last one: their clock was set back."""
         lag = now - t
         offset = self.offset_s
-        if offset is None or lag - offset > STEP_S:
+        set_back = self._last_t is not None and t < self._last_t
+        self._last_t = t
+        if offset is None or set_back or lag - offset > STEP_S:
             self._older, self._newer, self._since = None, lag, now
         elif not 0 <= now - self._since < AGE_S:
             self._older, self._newer, self._since = self._newer, lag, now

@@ -20,6 +20,8 @@ def test_a_clock_set_back_or_forward_is_followed_at_once() -> None:
     assert clock.offset_s == 3600
     clock.note(1002.0, 1002.0 + 86400)
     assert clock.offset_s == -86400
+    clock.note(1003.0, 1003.0 + 86395)
+    assert clock.offset_s == -86395
 
 
 def test_a_clock_that_drifts_is_followed_over_days() -> None:
