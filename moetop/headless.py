@@ -144,6 +144,7 @@ def run_record(session: Session, duration_s: float | None, say: Callable[[str], 
         if session.recorder.error is not None:
             raise session.recorder.error
         say(f"recorded {session.recorder.frames} frames to {session.recorder.path}")
+    watch.give_up_on_silent()
     snapshot = watch.snapshot(session.taken_at())
     Complaints(say).tell(snapshot)
     return exit_code(snapshot, check=False)
