@@ -13,23 +13,16 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from moetop.errors import LinkError, MoetopError
+from moetop.heartbeat import Heartbeat, Pulse
 from moetop.model import AnyFrame, Gpus, Hello, Link, LinkPhase, Log, Status
 from moetop.recording import Malformed, Unknown, clean
-from moetop.transport.base import Asking, Channel, ProbeOptions, Transport
+from moetop.transport.base import Asking, ProbeOptions, Transport
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_LAST_S = 60.0
 HEALTHY_S = 30.0
 """A session that lived this long starts the back-off anew."""
 
-SILENT_INTERVALS = 3
-SILENT_MIN_S = 3.0
-"""No line for three intervals, three seconds at least: the link is dead (OpenSSH's ServerAliveCountMax)."""
-
-FIRST_FRAME_S = 30.0
-"""How long the first frame may take: NVML without persistence mode needs seconds for each GPU."""
-
-TICK_S = 0.25
 MALFORMED_WINDOW_S = 30.0
 MALFORMED_MANY = 20
 """So many lines that are no frames within the window, and the host is degraded."""
@@ -41,7 +34,6 @@ MAX_PLACE_KEYS = 16
 MAX_PLACE_CHARS = 1024
 """Bounds of what is remembered of a host's logs: it comes from the host."""
 
-_PING = b'{"cmd": "ping"}'
 _log = logging.getLogger(__name__)
 logging.getLogger("moetop").addHandler(logging.NullHandler())  # else faults of ours reach the terminal
 
@@ -66,56 +58,13 @@ class Sink(Protocol):
         """The connection to `host` changed."""
 
 
-class _Session:
-    """One open channel as the shared timer sees it."""
-
-    def __init__(self, channel: Channel, interval_s: float, finite: bool) -> None:
-        self.channel = channel
-        self.set_interval(interval_s)
-        self.watched = not finite
-        self.lines = 0
-        self.silent = False
-        self._waiting_since: float | None = time.monotonic()
-        self._next_ping = time.monotonic()
-
-    def set_interval(self, interval_s: float) -> None:
-        """Seconds between samples, and with them the silence that is too long."""
-        self.interval_s = interval_s
-        self.silent_s = max(SILENT_MIN_S, SILENT_INTERVALS * interval_s)
-
-    def waiting(self, is_waiting: bool) -> None:
-        """Whether the supervisor waits for the host (True) or works on a line (False)."""
-        self._waiting_since = time.monotonic() if is_waiting else None
-
-    def forgive(self, seconds: float) -> None:
-        """This process itself stood still so long: that silence was not the host's."""
-        if self._waiting_since is not None:
-            self._waiting_since += seconds
-
-    def tick(self, now: float) -> None:
-        """Ping when due; close the channel when the host has been silent for too long."""
-        if not self.watched or self.silent:
-            return
-        since = self._waiting_since
-        allowed = self.silent_s if self.lines else max(FIRST_FRAME_S, self.silent_s)
-        if since is not None and now - since > allowed:
-            self.silent = True
-            self.channel.close()
-        elif now >= self._next_ping:
-            self._next_ping = now + max(1.0, self.interval_s)
-            try:
-                self.channel.send(_PING)
-            except LinkError as error:
-                _log.debug("ping not sent: %s", error)
-
-
 class Supervisor:
     """Keeps one host's probe running and passes its frames on, until stopped."""
 
     def __init__(self, transport: Transport, sink: Sink, options: ProbeOptions) -> None:
         self.transport = transport
         self.name = transport.name
-        self.session: _Session | None = None
+        self.session: Pulse | None = None
         self._sink = sink
         self._options = options
         self._stop = threading.Event()
@@ -187,7 +136,7 @@ class Supervisor:
     def _watch_once(self) -> bool:
         """One session from opening to its end; whether all there is has been told."""
         channel = self.transport.open(self._options.wire(self._resume))
-        session = _Session(channel, self._options.interval_s, self.transport.finite)
+        session = Pulse(channel, self._options.interval_s, watched=not self.transport.finite)
         self._said_bye = False
         self.session = session
         lines = channel.lines()
@@ -203,8 +152,7 @@ class Supervisor:
                 session.lines += 1
                 self._take(raw)
             if session.silent and not self._stop.is_set():
-                waited = session.silent_s if session.lines else max(FIRST_FRAME_S, session.silent_s)
-                raise LinkError(f"nothing heard for {waited:.0f} s", code="silent")
+                raise LinkError(f"nothing heard for {session.patience_s:.0f} s", code="silent")
             sampled = self._said_bye or session.lines > 0
             return self.transport.finite or (self._options.once and sampled)
         finally:
@@ -314,7 +262,7 @@ class Supervisor:
 
 
 class Fleet:
-    """The supervisors of all hosts and the one timer that pings them and notices silence.
+    """The supervisors of all hosts and the one heartbeat that pings them and notices silence.
 
     `options` hold for every host but those named in `per_host`.
     """
@@ -334,7 +282,7 @@ class Fleet:
         self._hosts: dict[str, Supervisor] = {}
         self._stopping = threading.Event()
         self._started = False
-        self._timer = threading.Thread(target=self._beat, name="moetop-heartbeat", daemon=True)
+        self._heartbeat = Heartbeat(self._pulses)
         for transport in transports:
             self._adopt(transport)
 
@@ -343,7 +291,7 @@ class Fleet:
         with self._lock:
             self._started = True
             hosts = list(self._hosts.values())
-        self._timer.start()
+        self._heartbeat.start()
         for host in hosts:
             host.thread.start()
 
@@ -356,7 +304,7 @@ class Fleet:
             started = self._started
         self._end(hosts, started)
         if started:
-            self._timer.join(TICK_S * 2)
+            self._heartbeat.stop()
 
     def add(self, transport: Transport, options: ProbeOptions | None = None) -> None:
         """Watch one more host. Raises MoetopError where its name is taken."""
@@ -421,17 +369,7 @@ class Fleet:
             if started and host.thread.is_alive() and host.thread is not threading.current_thread():
                 host.thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _beat(self) -> None:
-        """The shared timer: pings, and closes channels that fell silent."""
-        last = time.monotonic()
-        while not self._stopping.wait(TICK_S):
-            now = time.monotonic()
-            late_s = now - last - TICK_S
-            last = now
-            with self._lock:
-                sessions = [host.session for host in self._hosts.values()]
-            for session in sessions:
-                if session is not None:
-                    if late_s > TICK_S:
-                        session.forgive(late_s)
-                    session.tick(now)
+    def _pulses(self) -> list[Pulse]:
+        with self._lock:
+            sessions = [host.session for host in self._hosts.values()]
+        return [session for session in sessions if session is not None]

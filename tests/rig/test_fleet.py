@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 
 import moetop.fleet as fleet_module
+from moetop import heartbeat
 from moetop.errors import LinkError, MoetopError
 from moetop.fleet import Fleet
 from moetop.model import AnyFrame, Gpus, Link, LinkPhase
@@ -184,7 +185,7 @@ def test_an_offset_that_went_back_belongs_to_another_file(
 def test_a_host_that_falls_silent_is_lost_and_its_process_is_gone(
     ear: Ear, watching: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_module, "SILENT_MIN_S", 0.6)
+    monkeypatch.setattr(heartbeat, "SILENT_MIN_S", 0.6)
     host = ScriptHost("h", ONE + "time.sleep(60)")
     watching(host, interval_s=0.1)
     ear.until(ear.saw(LinkPhase.LOST, "silent"))
@@ -202,7 +203,7 @@ def test_pings_reach_the_probe_and_its_frames_keep_the_link(ear: Ear, watching: 
 def test_a_slow_reader_of_ours_is_not_mistaken_for_a_silent_host(
     ear: Ear, watching: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_module, "SILENT_MIN_S", 0.5)
+    monkeypatch.setattr(heartbeat, "SILENT_MIN_S", 0.5)
     ear.slow_s = 0.8
     watching(ScriptHost("h", "while True:\n " + ONE + " time.sleep(0.1)\n"), interval_s=0.1)
     ear.until(lambda: len(ear.frames) >= 3)
