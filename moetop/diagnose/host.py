@@ -65,6 +65,7 @@ class HostEvidence:
         self._load: HostLoad | None = None
         self._gauge_events: dict[tuple[int, int], LogEvent] = {}
         self._newest: float | None = None
+        self._sampled_at: float | None = None
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -76,6 +77,9 @@ class HostEvidence:
     def apply(self, frame: AnyFrame) -> tuple[LogEvent, ...]:
         """Take a frame; the log events it brought."""
         if isinstance(frame, Gpus):
+            if self._sampled_at is not None and frame.t < self._sampled_at:
+                self._newest = None  # samples come in order: the host's clock was set back
+            self._sampled_at = frame.t
             self._tick(frame.t)
             return self._on_gpus(frame)
         if isinstance(frame, Log):
