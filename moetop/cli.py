@@ -111,6 +111,23 @@ def _check_combination(args: argparse.Namespace) -> None:
     ]
     if len(sources) > 1:
         raise UsageError(f"{sources[0]} and {sources[1]} exclude each other")
+    modes = [
+        option
+        for option, given in (
+            ("--snapshot", args.snapshot is not None),
+            ("--retune", args.retune is not None),
+            ("--doctor", args.doctor),
+        )
+        if given
+    ]
+    if len(modes) > 1:
+        raise UsageError(f"{modes[0]} and {modes[1]} exclude each other")
+    if args.doctor and sources and not args.host:
+        raise UsageError(f"--doctor checks hosts; {sources[0]} names none")
+    if args.attach and args.dry_run:
+        raise UsageError("--attach follows a job that runs; --dry-run has nothing to add")
+    if args.from_s is not None and args.to_s is not None and args.from_s >= args.to_s:
+        raise UsageError("--from must be before --to")
     if sum(getattr(args, name) == "-" for name in offline) > 1:
         raise UsageError("only one of --log, --smi-log and --metrics can be standard input")
     needs = (
