@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -174,3 +182,40 @@ def test_a_question_without_an_answer_is_given_up_and_withdrawn() -> None:
 def test_without_a_screen_or_a_terminal_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
     assert Person().ask("code?", True) is None
+
+
+def in_terminal(arguments: list[str], steps: list[tuple[bytes, bytes]], patience_s: float = 30.0) -> tuple[int, bytes]:
+    """(exit code, everything painted) of moetop in a terminal of its own; each step is what to wait for and type."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", LANG="C.UTF-8", COLUMNS="110", LINES="30")
+        os.execv(sys.executable, [sys.executable, "-m", "moetop", *arguments])
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 110, 0, 0))
+    got, since, left = b"", 0, list(steps)
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        if not select.select([fd], [], [], 0.2)[0]:
+            continue
+        try:
+            got += os.read(fd, 65536)
+        except OSError:
+            break
+        while left and left[0][0] in got[since:]:
+            since = len(got)
+            os.write(fd, left.pop(0)[1])
+    else:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    os.close(fd)
+    assert not left, (left, got[-2000:])
+    return os.waitstatus_to_exitcode(status), got
+
+
+def test_in_a_real_terminal_the_screen_and_the_question_do_not_clash(
+    locked: tuple[Session, SessionActions], tmp_path: Path
+) -> None:
+    config = str(tmp_path / "moetop.yaml")
+    steps = [(b"Passphrase for", PASSPHRASE.encode() + b"\r"), (b"H200", b"q")]
+    code, painted = in_terminal(["--config", config], steps)
+    assert code == 0 and PASSPHRASE.encode() not in painted and b"Traceback" not in painted
+    assert painted.count(b"\x1b[?1049h") == painted.count(b"\x1b[?1049l") == 1

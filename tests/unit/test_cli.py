@@ -74,7 +74,7 @@ def test_several_hosts_and_several_pasted_files_go_together(capsys: pytest.Captu
 def test_an_option_alone_that_means_nothing_names_what_it_goes_with(
     capsys: pytest.CaptureFixture[str], words: str, need: str
 ) -> None:
-    assert f"{words.split()[0]} goes with {need}" in refused(capsys, words.split())
+    assert f"{words.split(maxsplit=1)[0]} goes with {need}" in refused(capsys, words.split())
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from moetop.model import (
 from moetop.transport.base import ProbeOptions
 from moetop.transport.replay import FrameTransport
 from moetop.watch import RECENT_EVENTS, Watch
+from tests.unit.test_cases import LOADED
 
 ROOT = Path(__file__).parents[2]
 READY = "[2026-02-19 01:06:12] The server is fired up and ready to roll!"
@@ -346,22 +347,27 @@ def test_hosts_of_a_fleet_come_in_through_their_own_threads_and_end_finished() -
 
 
 def test_one_hosts_driver_mismatch_hides_nothing_of_the_other(watch: Watch, clock: Clock) -> None:
-    """Two hosts of a fleet, after a case: one cannot be read, the other works."""
-    mismatch = "Failed to initialize NVML: Driver/library version mismatch"
+    """The two hosts of the case of a mixed fleet: one cannot be read, the other works."""
+    said = [line.partition("] ")[2] for line in LOADED["108"]["input"].splitlines()]
+    mismatch, rows = said[0], [row.split(", ") for row in said[1:]]
     put(watch, "host-a", Hello(t=clock.now, source="nvml"))
     put(watch, "host-a", Status(t=clock.now, code="driver_mismatch", message=mismatch, level="error", fatal=True))
     watch.link("host-a", Link(phase=LinkPhase.DEGRADED, code="driver_mismatch", reason=mismatch))
     watch.link("host-b", Link(phase=LinkPhase.WATCHING))
-    infos = tuple(
-        GpuInfo(index=n, name="NVIDIA A100-SXM4-80GB", power_limit_default_w=400.0, gpm=False) for n in range(2)
+    infos = tuple(GpuInfo(index=int(row[0]), name=row[1], power_limit_default_w=400.0, gpm=False) for row in rows)
+    samples = tuple(
+        GpuSample(
+            index=int(row[0]),
+            util_gpu_pct=float(row[2].split()[0]),
+            util_mem_pct=60.0,
+            power_w=float(row[3].split()[0]),
+            power_limit_w=float(row[4].split()[0]),
+        )
+        for row in rows
     )
     put(watch, "host-b", Hello(t=clock.now, source="nvml", gpus=infos))
     for _ in range(12):
-        both = (
-            GpuSample(index=0, util_gpu_pct=99.0, util_mem_pct=60.0, power_w=331.2, power_limit_w=400.0),
-            GpuSample(index=1, util_gpu_pct=98.0, util_mem_pct=60.0, power_w=329.88, power_limit_w=400.0),
-        )
-        put(watch, "host-b", Gpus(t=clock.now, gpus=both))
+        put(watch, "host-b", Gpus(t=clock.now, gpus=samples))
         clock.now += 1.0
     snapshot = watch.snapshot(clock.now)
     a, b = snapshot.hosts
