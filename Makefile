@@ -31,7 +31,7 @@ test-slow: $(STAMP) system
 	$(BIN)/pytest -m "slow and not gpu and not faults"
 
 faults: $(STAMP) system
-	$(BIN)/pytest -m "faults and not gpu"
+	$(BIN)/python -m tests.faults
 
 test-gpu: $(STAMP)
 	$(BIN)/pytest -m gpu
