@@ -17,6 +17,8 @@ LATE_SHARE = 0.7
 """A row that is not there after this share of the interval misses its frame."""
 STUCK_AFTER_S = 3.0
 """A call that runs longer is called stuck; NVML answers in milliseconds, a wedged GPU never."""
+OPEN_STUCK_S = 20.0
+"""The first call takes the driver seconds a GPU without persistence mode: it sets the GPU up anew."""
 FIRST_PATIENCE_S = 5.0
 
 
@@ -68,23 +70,35 @@ class GpuBoard:
     """All GPUs of the host, sampled in step."""
 
     def __init__(self, nvml: Nvml, count: int) -> None:
-        lock = threading.Lock()
-        self._changed = threading.Condition(lock)
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._ready: "Callable[[], bool]" = lambda: False  # what the sampling thread waits for
-        namer = Namer()
-        self._workers = [_Worker(GpuReader(nvml, index, namer), lock, self._tell) for index in range(count)]
+        self._nvml = nvml
+        self._namer = Namer()
+        self._workers: List[_Worker] = []
         self._asked = 0
         self._sampled = False
-        for worker in self._workers:
-            worker.start()
+        self.grow(count)
+
+    def grow(self, count: int) -> None:
+        """Watch so many GPUs from now on; fewer than before change nothing: those that went show an error."""
+        with self._changed:
+            for index in range(len(self._workers), count):
+                worker = _Worker(GpuReader(self._nvml, index, self._namer), self._lock, self._tell)
+                self._workers.append(worker)
+                worker.start()
 
     def infos(self, patience_s: float = FIRST_PATIENCE_S) -> List[Row]:
-        """Constants of every GPU; one that does not answer in time is there with error `stuck`."""
+        """Constants of every GPU; of one that is still being opened the index only, of a stuck one the error."""
         with self._changed:
             if self._asked == 0:
                 self._ask(1.0)
             self._wait(lambda: all(worker.info is not None for worker in self._workers), patience_s)
-            return [worker.info or {"index": worker.reader.index, "error": "stuck"} for worker in self._workers]
+            return [worker.info or self._unopened(worker) for worker in self._workers]
+
+    def _unopened(self, worker: _Worker) -> Row:
+        index: Row = {"index": worker.reader.index}
+        return dict(index, error="stuck") if self._is_stuck(worker) else index
 
     def sample(self, interval_s: float, patience_s: Optional[float] = None) -> List[Row]:
         """A row a GPU. A GPU that is late misses this frame, a stuck one has a row that says so."""
@@ -128,7 +142,8 @@ class GpuBoard:
 
     @staticmethod
     def _is_stuck(worker: _Worker) -> bool:
-        return worker.busy_since is not None and time.monotonic() - worker.busy_since > STUCK_AFTER_S
+        limit = STUCK_AFTER_S if worker.info is not None else OPEN_STUCK_S
+        return worker.busy_since is not None and time.monotonic() - worker.busy_since > limit
 
     def pids(self) -> Dict[int, List[int]]:
         """GPU index -> process ids, as NVML lists them; GPUs without a list are left out."""

@@ -17,6 +17,8 @@ Reading = Tuple[Any, Optional[str]]
 LOST = ("gpu_lost", "irq_issue")
 LOST_AT_OPEN = LOST + ("unknown_error", "not_found", "operating_system")
 REOPEN_S = 10.0
+MIG_S = 30.0
+"""From Hopper on a GPU can be divided while it is watched; a call of 0.05 ms."""
 PROCESSES_S = 3.0
 """Two calls of 0.1 to 0.2 ms and a look into /proc for each process; a new server is found by them."""
 JITTER_S = 0.1
@@ -64,6 +66,7 @@ class GpuReader:
         self._opened_at: Optional[float] = None
         self._open_error: Optional[str] = None
         self._processes_due = 0.0
+        self._mig_due = 0.0
 
     # ── constants ────────────────────────────────────────────────────────────────────────────────
 
@@ -77,7 +80,15 @@ class GpuReader:
             return self._open_error
         self.handle, self._open_error = handle, None
         self.info = self._constants()
+        self._mig_due = self._opened_at + MIG_S
         return None
+
+    def _check_mig(self, now: float) -> None:
+        """Read the constants anew when the GPU has been divided, or is whole again."""
+        self._mig_due = now + MIG_S
+        mode, reason = self._nvml.call("nvmlDeviceGetMigMode", self.handle)
+        if reason is None and (mode[0] == 1) != self._mig:
+            self.info = self._constants()
 
     def _constants(self) -> Row:
         nvml, handle = self._nvml, self.handle
@@ -160,6 +171,8 @@ class GpuReader:
             self.open()
         if self.handle is None:
             return {"index": self.index, "error": self._open_error or "gpu_lost"}
+        if now >= self._mig_due:
+            self._check_mig(now)
         row: Row = {"index": self.index}
         absent: Dict[str, str] = {}
         lost = self._read_moving(row, absent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .board import GpuBoard
@@ -15,6 +16,8 @@ Say = Callable[[str, str, str, Dict[str, Any]], None]
 
 START_PATIENCE_S = 20.0
 """nvmlInit takes seconds without persistence mode, for ever on a wedged driver."""
+COUNT_S = 30.0
+"""How often the GPUs are counted: one can come back after a reset."""
 FINAL = ("driver_mismatch", "no_driver", "not_permitted", "gpu_lost")
 """nvidia-smi uses the same library: where NVML fails so, it fails too."""
 
@@ -52,6 +55,7 @@ class NvmlSource(Source):
         self.nvml = nvml
         self.board = GpuBoard(nvml, count)
         self._said: List[Frame] = []
+        self._count_due = time.monotonic() + COUNT_S
 
     def hello(self) -> Frame:
         infos = self.board.infos()
@@ -72,6 +76,11 @@ class NvmlSource(Source):
         return self.board.infos(0.0) != self._said
 
     def sample(self, interval_s: float, patience_s: Optional[float] = None) -> Tuple[List[Frame], List[Frame]]:
+        if time.monotonic() >= self._count_due:
+            self._count_due = time.monotonic() + COUNT_S
+            count, reason = self.nvml.call("nvmlDeviceGetCount")
+            if reason is None:
+                self.board.grow(count)
         rows = self.board.sample(interval_s, patience_s)
         return rows, self.board.changes(rows)
 

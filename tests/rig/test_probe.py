@@ -175,6 +175,71 @@ def test_a_divided_gpu_has_no_utilization_and_says_why(scenario: Scenario) -> No
     assert row["absent"] == {"util_gpu_pct": "mig", "util_mem_pct": "mig", "gpm": "mig"}
 
 
+CHANGING = """
+import sys, time
+from pathlib import Path
+from moetop.probe import gpus, sources
+gpus.MIG_S = sources.COUNT_S = 0.05
+source = sources.open_source(0.2, print)
+first = source.hello()["gpus"]
+source.sample(0.2)
+Path(sys.argv[1]).write_text(sys.argv[2])
+end = time.monotonic() + 10
+while time.monotonic() < end:
+    time.sleep(0.1)
+    rows, statuses = source.sample(0.2)
+    if source.hello_again() and all("name" in info for info in source.hello()["gpus"]):
+        break
+rows, _ = source.sample(0.2, 5.0)
+print([info["mig"] for info in first], [info["mig"] for info in source.hello()["gpus"]], [row["index"] for row in rows])
+"""
+
+
+@pytest.mark.parametrize(
+    ("later", "words"),
+    [
+        ("count 2\ngpu.1.mig 1\n", "[False, False] [False, True] [0, 1]"),
+        ("count 4\n", "[False, False] [False, False, False, False] [0, 1, 2, 3]"),
+    ],
+)
+def test_gpus_that_are_divided_or_come_back_while_watched_are_announced_anew(
+    scenario: Scenario, later: str, words: str
+) -> None:
+    scenario.write("count 2")
+    done = subprocess.run(
+        [sys.executable, "-c", CHANGING, str(scenario.path), later],
+        env=scenario.full_environment(),
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == words
+
+
+def test_sixteen_gpus_are_read_in_one_frame(scenario: Scenario) -> None:
+    scenario.write("count 16")
+    with probe(scenario.environment) as running:
+        assert [gpu["index"] for gpu in running.hello()["gpus"]] == list(range(16))
+        whole = running.next(lambda frame: frame["type"] == "gpus" and all(row.get("gpm") for row in frame["gpus"]))
+    assert [row["index"] for row in whole["gpus"]] == list(range(16))
+
+
+@pytest.mark.slow
+def test_a_gpu_that_the_driver_sets_up_slowly_is_awaited_and_not_called_stuck(scenario: Scenario) -> None:
+    scenario.write("count 2", "hang.nvmlDeviceGetHandleByIndex_v2.1 1")
+    with probe(scenario.environment) as running:
+        running.row(0, lambda r: r.get("power_w"))
+        time.sleep(1.0)
+        scenario.drop("hang.nvmlDeviceGetHandleByIndex_v2.1")
+        running.row(1, lambda r: r.get("power_w"))
+        again = running.until(lambda f: f["type"] == "hello" and f["gpus"][1].get("name"))
+    assert "name" not in running.hello()["gpus"][1] and "error" not in running.hello()["gpus"][1]
+    assert again["gpus"][1]["name"] == "NVIDIA H200"
+    assert not statuses(running.frames, "stuck_gpu")
+
+
 # ── GPUs that fail ───────────────────────────────────────────────────────────────────────────────
 
 
