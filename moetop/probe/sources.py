@@ -131,13 +131,64 @@ class SmiSource(Source):
         self._loop.stop()
 
 
+class _Starting:
+    """NVML being started in a thread of its own, since that can take for ever."""
+
+    def __init__(self) -> None:
+        self.nvml = Nvml()
+        self.failure: Optional[Failure] = None
+        self.over = threading.Event()
+        threading.Thread(target=self._run, name="nvml-init", daemon=True).start()
+
+    def _run(self) -> None:
+        self.failure = self.nvml.start()
+        self.over.set()
+
+
+class LateSource(Source):
+    """Nothing yet, and the real source as soon as NVML has started after all."""
+
+    def __init__(self, starting: _Starting, interval_s: float, say: Say, patience_s: Optional[float]) -> None:
+        self._open: Callable[[], Source] = lambda: _choose(starting, interval_s, say, patience_s)
+        self._starting = starting
+        self._say = say
+        self._real: Optional[Source] = None
+
+    def _source(self) -> Source:
+        if self._real is None and self._starting.over.is_set():
+            self._say("stuck_gpu", "NVML has started after all", "info", {})
+            self._real = self._open()
+            self.name = self._real.name
+        return self._real or Source()
+
+    def hello(self) -> Frame:
+        return self._source().hello()
+
+    def hello_again(self) -> bool:
+        return self._source().hello_again()
+
+    def sample(self, interval_s: float, patience_s: Optional[float] = None) -> Tuple[List[Frame], List[Frame]]:
+        return self._source().sample(interval_s, patience_s)
+
+    def pids(self) -> Dict[int, List[int]]:
+        return self._source().pids()
+
+    def stop(self) -> None:
+        if self._real is not None:
+            self._real.stop()
+
+
 def open_source(interval_s: float, say: Say, patience_s: Optional[float] = None) -> Source:
     """The best source of this host; conditions are told through `say`."""
-    nvml = Nvml()
-    failure, answered = _start_nvml(nvml)
-    if not answered:
+    starting = _Starting()
+    if not starting.over.wait(START_PATIENCE_S):
         say("stuck_gpu", "NVML did not start within %d s: the driver does not answer" % START_PATIENCE_S, "fatal", {})
-        return Source()
+        return LateSource(starting, interval_s, say, patience_s)
+    return _choose(starting, interval_s, say, patience_s)
+
+
+def _choose(starting: _Starting, interval_s: float, say: Say, patience_s: Optional[float]) -> Source:
+    nvml, failure = starting.nvml, starting.failure
     if failure is None:
         count, reason = nvml.call("nvmlDeviceGetCount")
         if reason is None and count:
@@ -163,12 +214,3 @@ def open_source(interval_s: float, say: Say, patience_s: Optional[float] = None)
         dict(failure.detail),
     )
     return SmiSource(program, interval_s, say, patience_s)
-
-
-def _start_nvml(nvml: Nvml) -> "Tuple[Optional[Failure], bool]":
-    """(failure, True), or (None, False) where NVML does not come back. It runs apart since it can hang."""
-    result: "List[Optional[Failure]]" = []
-    helper = threading.Thread(target=lambda: result.append(nvml.start()), name="nvml-init", daemon=True)
-    helper.start()
-    helper.join(START_PATIENCE_S)
-    return (result[0], True) if result else (None, False)

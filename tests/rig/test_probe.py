@@ -457,6 +457,35 @@ def test_a_reader_that_stops_for_a_while_loses_old_samples_and_is_told_how_many(
     assert frame["dropped"] >= 1
 
 
+LATE = """
+import sys, time
+from pathlib import Path
+from moetop.probe import sources
+sources.START_PATIENCE_S = 0.2
+source = sources.open_source(0.2, lambda code, message, level, detail: print(code, level))
+print(source.name, source.hello()["gpus"], source.sample(0.2))
+Path(sys.argv[1]).write_text("count 1")
+end = time.monotonic() + 10
+while not source.hello_again() and time.monotonic() < end:
+    time.sleep(0.05)
+print(source.name, len(source.hello()["gpus"]), len(source.sample(0.2, 5.0)[0]))
+"""
+
+
+def test_a_driver_that_starts_very_late_is_read_all_the_same(scenario: Scenario) -> None:
+    scenario.write("hang.nvmlInitWithFlags 1")
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, str(scenario.path)],
+        env=scenario.full_environment(),
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == ["stuck_gpu fatal", "None [] ([], [])", "stuck_gpu info", "nvml 1 1"]
+
+
 @pytest.mark.slow
 def test_a_driver_that_never_answers_its_start_is_said(scenario: Scenario) -> None:
     scenario.write("hang.nvmlInitWithFlags 1")
