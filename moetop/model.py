@@ -563,7 +563,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A server as diagnosed: process, log and numbers together (snapshot `servers[]`)."""
+    """A server as diagnosed: process, log and numbers together (snapshot `servers[]`). `source` names its log."""
 
     name: str
     engine: Engine | None = None
@@ -576,6 +576,7 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
     manager: str | None = None
     log: LogPlace | None = None
+    source: str | None = None
     phase: Phase = Phase.UNKNOWN
     ready: bool = False
     gone: bool = False

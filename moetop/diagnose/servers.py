@@ -234,6 +234,7 @@ class ServerEvidence:
             port=frame.port if frame is not None else None,
             manager=frame.manager if frame is not None else None,
             log=frame.log if frame is not None else None,
+            source=source,
             phase=phase,
             ready=(digest.ready or phase is Phase.READY) and phase not in ENDED,
             gone=frame.gone if frame is not None else False,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from moetop.errors import ExitCode, MoetopError
 from moetop.model import Snapshot
-from moetop.ui import fmt, keys
+from moetop.ui import keys
 from moetop.ui.appbase import RANGES_S, TICK_S, BaseApp
 from moetop.ui.feed import Actions, WatchFeed
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.screens.detail import DetailScreen
 from moetop.ui.screens.findings import FindingsScreen
-from moetop.ui.screens.fleet import ROOMY_LINES, FleetScreen
+from moetop.ui.screens.fleet import FleetScreen
 from moetop.ui.screens.help import HelpScreen
 from moetop.ui.screens.jobs import JobsScreen
 from moetop.ui.screens.log import LogScreen
@@ -33,8 +33,6 @@ class MoetopApp(BaseApp):
         self.push_screen(keys.FLEET)
         for error in self.theme_errors:
             self.say(error.sentence(), "warning", title="theme not used")
-        if self.demo_note and self.size.height < ROOMY_LINES:
-            self.say(self.demo_note, title="demo")
         if self.ticking:
             self.set_interval(TICK_S, self.tick)
             self.tick()
@@ -101,6 +99,7 @@ class MoetopApp(BaseApp):
         self.run_worker(work, thread=True, group="actions", name="plan")
 
     def do_log(self) -> None:
+        self.picked_log = None
         self.open_screen(keys.LOG)
 
     def do_server(self) -> None:
@@ -181,7 +180,8 @@ class MoetopApp(BaseApp):
 
     def _seek(self, t: float) -> str:
         self.actions.seek(t)
-        return f"at {fmt.clock_time(t)}"
+        self.call_from_thread(self.begin_anew)
+        return ""
 
     def do_now(self) -> None:
         self.cursor_t = None
@@ -202,7 +202,7 @@ class MoetopApp(BaseApp):
 
     def _set_speed(self, speed: float) -> str:
         self.actions.set_speed(speed)
-        return f"speed ×{speed:g}"
+        return ""
 
 
 def render_svg(snapshot: Snapshot) -> str:

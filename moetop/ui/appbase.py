@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import App
@@ -15,15 +16,17 @@ from textual.message import Message
 from moetop.errors import MoetopError
 from moetop.model import LinkPhase
 from moetop.ui import fmt
-from moetop.ui.attention import FindingsLog, toast
+from moetop.ui.attention import FindingsLog, toasts
 from moetop.ui.feed import Actions, NoActions, Playback, WatchFeed
 from moetop.ui.gather import gather
+from moetop.ui.layout import ROOMY_LINES
 from moetop.ui.paint import AsciiOnly, Colourless, Paint, clean
 from moetop.ui.palette import MoeCommands
 from moetop.ui.past import StateTrail, past_scene
 from moetop.ui.scene import HostView, Scene
 from moetop.ui.screens.base import SMALLEST, MoeScreen
 from moetop.ui.screens.question import QuestionScreen
+from moetop.ui.settling import Pace, Settling
 from moetop.ui.terminal import terminal_has_utf8
 from moetop.ui.theme import DEFAULT_THEME, Theme, choose_theme, load_themes
 
@@ -100,7 +103,11 @@ class BaseApp(App[int]):
         self._present = Scene(t=clock())
         self._aimed = False
         self.chosen: tuple[str, int | None] | None = None
+        self.chosen_server: tuple[str, str] | None = None
+        self.picked_log: tuple[str, str] | None = None
         self._started_at = clock()
+        self._settling = Settling()
+        self._held = 0
         self._gathering = False
         self._gathered_at = float("-inf")
         self._own_filters: list[LineFilter] = []
@@ -133,9 +140,18 @@ class BaseApp(App[int]):
     def tick(self) -> None:
         """Fetch a scene in a worker when something is new and the last one is through."""
         self._heed_question()
+        for notice in self.actions.take_notices():
+            self.say(notice, title="hosts")
         if self._gathering:
             return
         now = self.clock()
+        pace = self._settling.look(self.feed, now, self._speed_of_replay())
+        if pace is Pace.HOLDING:
+            self._held += 1
+            if self._held > 1:  # a live host is settled at the second look
+                self._say_reading()
+            return
+        self._held = 0
         settled = bool(self.scene.hosts) and all(host.report.gpus or host.lost for host in self.scene.hosts)
         settled = settled or now - self._started_at > HURRY_S
         fresh = self.feed.generation != self.scene.generation
@@ -143,7 +159,24 @@ class BaseApp(App[int]):
         if due or (fresh and not settled):
             self._gathering = True
             self._gathered_at = now
-            self.run_worker(self._gather, thread=True, group="gather", name="gather")
+            reading = pace is Pace.READING
+            self.run_worker(lambda: self._gather(reading), thread=True, group="gather", name="gather")
+
+    def _speed_of_replay(self) -> float:
+        playback = self.playback()
+        return playback.speed if playback is not None else 1.0
+
+    def _say_reading(self) -> None:
+        """While the past is being read the screen says so; rows come with the first true scene."""
+        if not self.scene.reading:
+            self.scene = replace(self.scene, reading=True)
+            self.show_top()
+
+    def begin_anew(self) -> None:
+        """What the feed has is another time now (a replay jumped): nothing that differs is news."""
+        self._settling.begin()
+        self.findings = FindingsLog()
+        self.trail = StateTrail()
 
     def _heed_question(self) -> None:
         """Show what a host asks, and take it away when nobody waits for the answer any more."""
@@ -156,9 +189,8 @@ class BaseApp(App[int]):
             screen = QuestionScreen(asked.text, secret=not asked.visible, asked=asked.id)
             self.push_screen(screen, lambda answer, number=asked.id: self.actions.answer_question(number, answer))
 
-    def _gather(self) -> None:
-        scene = gather(self.feed, self.clock())
-        self.post_message(SceneReady(scene))
+    def _gather(self, reading: bool) -> None:
+        self.post_message(SceneReady(replace(gather(self.feed, self.clock()), reading=reading)))
 
     def gather_now(self) -> None:
         """Fetch and show a scene at once (pictures, tests)."""
@@ -197,10 +229,11 @@ class BaseApp(App[int]):
             screen.show_header()
 
     def _attend(self, scene: Scene) -> None:
+        if scene.reading:
+            return
         self.trail.note(scene)
         came, gone = self.findings.update(scene)
-        for noted in [*came, *gone]:
-            title, text, severity = toast(noted)
+        for title, text, severity in toasts(came, gone):
             self.say(text, severity, title=title)
         if self.bell_on and any(noted.finding.severity.value != "info" for noted in came):
             self.bell()
@@ -262,16 +295,14 @@ class BaseApp(App[int]):
         if self.size.width < SMALLEST[0] or self.size.height < SMALLEST[1]:
             return  # it would hide the words that say how much room is needed
         level = severity if severity in ("information", "warning", "error") else "information"
-        self.notify(
-            clean(text, 600),
-            title=clean(title, 120),
-            severity=level,  # type: ignore[arg-type]
-            timeout=6 if level == "information" else 10,
-            markup=False,
-        )
+        words, head = clean(text, 600), clean(title, 120)
+        if self.size.height < ROOMY_LINES:
+            words, head = f"{head}: {words}" if head else words, ""
+        seconds = (4 if level == "information" else 7) + len(words) // 60
+        self.notify(words, title=head, severity=level, timeout=seconds, markup=False)  # type: ignore[arg-type]
 
     def perform(self, deed: Callable[[], str], done: str) -> None:
-        """Run a blocking action in a worker; say what came of it."""
+        """Run a blocking action in a worker; say what came of it (nothing where it returns no words)."""
 
         def work() -> None:
             try:
@@ -281,7 +312,8 @@ class BaseApp(App[int]):
             except OSError as error:
                 self.call_from_thread(self.say, str(error), "error", "not done")
             else:
-                self.call_from_thread(self.say, result, "information", done)
+                if result:
+                    self.call_from_thread(self.say, result, "information", done)
 
         self.run_worker(work, thread=True, group="actions", name=done)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from moetop.model import Calm, Finding, FindingKind, LinkPhase
+from moetop.model import FINDING_RANK, Calm, Finding, FindingKind, GpuState, LinkPhase, Severity
 from moetop.ui import fmt
 from moetop.ui.paint import clean
 from moetop.ui.scene import HostView, Scene, calm_sign, finding_key, host_words
@@ -14,6 +14,13 @@ from moetop.ui.words import FINDING_TITLES, SEVERITY_SIGNS
 
 KEPT_GONE = 200
 """Cleared findings kept in the list."""
+
+START_S = 15.0
+"""Findings of a host's first window and a little more stood before moetop came: the answer line says them, no toast."""
+
+
+MOST_TOASTS = 2
+"""More at once would hide what they speak of."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +35,12 @@ class Noted:
 
 
 class FindingsLog:
-    """What came and went. Findings that already stood when a host was first seen make no noise."""
+    """What came and went. Findings of a host's start make no noise, unless they are critical and new."""
 
     def __init__(self) -> None:
         self._standing: dict[tuple[str, FindingKind, str | None], Noted] = {}
         self._gone: list[Noted] = []
-        self._seen_hosts: set[str] = set()
+        self._first_seen: dict[str, float] = {}
 
     def update(self, scene: Scene) -> tuple[list[Noted], list[Noted]]:
         """Take over a scene; what appeared and what cleared since the one before."""
@@ -41,23 +48,25 @@ class FindingsLog:
         gone: list[Noted] = []
         present: set[tuple[str, FindingKind, str | None]] = set()
         for host in scene.hosts:
-            first = host.name not in self._seen_hosts
+            seen = self._first_seen.get(host.name)
+            starting = seen is None or scene.t - seen < START_S
             for finding in host.report.findings:
                 key = finding_key(host.name, finding)
                 present.add(key)
                 noted = self._standing.get(key)
                 if noted is None:
-                    noted = self._standing[key] = Noted(host.name, finding, scene.t, at_start=first)
-                    if not first:
+                    noted = self._standing[key] = Noted(host.name, finding, scene.t, at_start=starting)
+                    if not starting or (seen is not None and finding.severity is Severity.CRITICAL):
                         came.append(noted)
                 else:
                     self._standing[key] = replace(noted, finding=finding)
             if host.report.gpus or host.lost or host.report.findings:
-                self._seen_hosts.add(host.name)
+                self._first_seen.setdefault(host.name, scene.t)
         for key in [key for key in self._standing if key not in present]:
             noted = replace(self._standing.pop(key), gone=scene.t)
             self._gone.append(noted)
-            gone.append(noted)
+            if scene.t - self._first_seen.get(noted.host, scene.t) >= START_S:
+                gone.append(noted)
         del self._gone[:-KEPT_GONE]
         return came, gone
 
@@ -77,6 +86,8 @@ def answers(scene: Scene, limit: int, why: RetuneWhy, chosen: str | None = None)
     Only the first names the key of its why, and retune stands only beside the host that the cursor is
     on (`chosen`; None: the first answer's), since that is what the key would act on.
     """
+    if scene.reading:
+        return [_calm_answer(scene)]
     worst = scene.worst_per_host()
     chosen = worst[0][0].name if chosen is None and worst else chosen
     found = [
@@ -120,6 +131,8 @@ RETUNE_HELPS = frozenset(
 
 
 def _calm_answer(scene: Scene) -> Answer:
+    if scene.reading:
+        return Answer("◔", "notice", "", "reading what came before")
     if scene.generation < 0:
         return Answer("◌", "notice", "", "starting")
     if not scene.hosts:
@@ -140,11 +153,34 @@ def _calm_answer(scene: Scene) -> Answer:
         return Answer(sign.glyph, "notice", busy[0].name, f"{sign.meaning}{more}", "", (("l", "log", True),))
     if all(host.link.phase is LinkPhase.FINISHED for host in scene.hosts):
         return Answer("■", "quiet", "", "the recording is at its end; nothing stands out in its last window")
+    return _quiet_answer(scene)
+
+
+def _quiet_answer(scene: Scene) -> Answer:
+    """No finding stands: good news only as far as it is known."""
+    blind = [host.name for host in scene.hosts if all(gpu.state is GpuState.UNKNOWN for gpu in host.report.gpus)]
+    if len(blind) == len(scene.hosts):
+        return Answer("·", "notice", "", "no finding so far; too little has been seen to judge")
     kinds: dict[str, int] = {}
     for host in scene.hosts:
-        kinds[calm_sign(host.report.headline).word] = kinds.get(calm_sign(host.report.headline).word, 0) + 1
-    words = ", ".join(f"{count} {word}" for word, count in kinds.items())
-    return Answer("●", "good", "", f"nothing needs you: {words}")
+        if host.name not in blind:
+            word = calm_sign(host.report.headline).word
+            kinds[word] = kinds.get(word, 0) + 1
+    parts = [f"{count} {word}" for word, count in kinds.items()]
+    if len(scene.hosts) == 1:
+        parts = list(kinds)
+    parts += [f"{len(blind)} not judged yet"] if blind else []
+    return Answer("●", "good", "", f"nothing needs you: {', '.join(parts)}")
+
+
+def toasts(came: Sequence[Noted], gone: Sequence[Noted]) -> list[tuple[str, str, str]]:
+    """Titles, sentences and severities of what appeared and cleared at once: many become one."""
+    noted = [*sorted(came, key=lambda one: FINDING_RANK.get(one.finding.kind, 99)), *gone]
+    if len(noted) <= MOST_TOASTS:
+        return [toast(one) for one in noted]
+    first = toast(noted[0])
+    counts = [f"{len(came)} findings appeared" if came else "", f"{len(gone)} cleared" if gone else ""]
+    return [(", ".join(filter(None, counts)), f"{first[0]} and others; f lists them", first[2])]
 
 
 def toast(noted: Noted) -> tuple[str, str, str]:

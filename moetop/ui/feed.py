@@ -117,8 +117,8 @@ class Playback:
 
 class Actions(Protocol):
     """What keys may do besides looking. Those that write, plan, start, cancel or seek are called from a
-    worker thread and may block; `retune_refusal`, `jobs`, `playback` and `question` are asked while drawing
-    and must answer at once, as must `answer_question`."""
+    worker thread and may block; `retune_refusal`, `hosts_refusal`, `take_notices`, `jobs`, `playback` and
+    `question` are asked while drawing and must answer at once, as must `answer_question`."""
 
     def write_snapshot(self) -> str:
         """Write a snapshot of the fleet now; the path it went to. Raises MoetopError."""
@@ -149,6 +149,18 @@ class Actions(Protocol):
 
     def answer_question(self, question: int, text: str | None) -> None:
         """Answer it; None leaves it unanswered."""
+
+    def hosts_refusal(self) -> str | None:
+        """Why hosts cannot be added or removed here, in words; None where they can."""
+
+    def add_host(self, text: str) -> str:
+        """Watch one more host, written as --host takes it; its name on screen. Raises MoetopError."""
+
+    def remove_host(self, name: str) -> None:
+        """Stop watching a host. Raises MoetopError."""
+
+    def take_notices(self) -> list[str]:
+        """Sentences that came up since the last call (the configuration was read anew), oldest first."""
 
     def jobs(self) -> Sequence[JobView]:
         """Jobs known here, newest first."""
@@ -197,6 +209,18 @@ class NoActions:
 
     def answer_question(self, question: int, text: str | None) -> None:
         """Nobody asks."""
+
+    def hosts_refusal(self) -> str | None:
+        return self.WHY
+
+    def add_host(self, text: str) -> str:
+        raise self._refuse()
+
+    def remove_host(self, name: str) -> None:
+        raise self._refuse()
+
+    def take_notices(self) -> list[str]:
+        return []
 
     def jobs(self) -> Sequence[JobView]:
         return ()

@@ -44,6 +44,24 @@ def line_clock(line: LogLine) -> str:
     return fmt.clock_time(line.t) if line.t is not None else " " * 8
 
 
+ARGS_SHOWN = (
+    "moe_runner_backend", "moe_backend", "quantization", "tp_size", "tensor_parallel_size", "ep_size",
+    "enable_expert_parallel", "dtype", "attention_backend", "disable_flashinfer_autotune", "model_path", "model",
+)  # fmt: skip
+"""Of a line of all arguments, those that decide the tuning, in this order."""
+
+_ARG = re.compile(r"['\"]?\b([a-z][a-z_]{2,40})['\"]?\s*[=:]\s*('[^']{0,200}'|\"[^\"]{0,200}\"|[\w./:-]{1,80})")
+
+
+def args_digest(text: str) -> str | None:
+    """The arguments of a server's start that decide its tuning; None where the line names none of them."""
+    found: dict[str, str] = {}
+    for match in _ARG.finditer(text[:SEARCHED]):
+        found.setdefault(match[1], match[2].strip("'\""))
+    shown = [f"{name}={found[name]}" for name in ARGS_SHOWN if found.get(name, "None") not in ("None", "auto", "False")]
+    return "  ".join(shown) or None
+
+
 LINE_KEYS = ("kind", "severity", "rank", "engine")
 """Words before the colon in a line filter; a bare word is looked for in the line."""
 

@@ -70,11 +70,14 @@ class MapKind:
     claim: str = field(default="")
 
 
+ROOMY_ROWS = 20
+"""From so many rows on every zone has its edges drawn; below only the starved one."""
+
 FULL_POWER_Y = Scale(((0, 0), (110, 1)), (0, 25, 50, 75, 100))
 
 POWER_MAP = MapKind(
     "power",
-    "utilization / power",
+    "utilization → power ↑",
     "util %",
     "power %",
     Scale(((0, 0), (80, 0.4), (100, 0.95), (104, 1)), (0, 50, 80, 90, 100)),
@@ -87,7 +90,7 @@ The upper fifth of utilization takes most of the width, since that is where GPUs
 
 ACTIVITY_MAP = MapKind(
     "activity",
-    "tensor / DRAM activity",
+    "tensor → DRAM ↑",
     "tensor %",
     "DRAM %",
     Scale(((0, 0), (100, 1)), (0, 20, 50, 100)),
@@ -149,14 +152,15 @@ def _cell(canvas: Canvas, kind: MapKind, x: float, y: float) -> tuple[int, int]:
 def _zone(canvas: Canvas, kind: MapKind, zone: Zone) -> None:
     left, top = _cell(canvas, kind, zone.x0, zone.y1)
     right, bottom = _cell(canvas, kind, zone.x1, zone.y0)
-    if zone.boxed:
+    role = zone.role if zone.boxed else "faint"
+    if zone.boxed or canvas.height >= ROOMY_ROWS:
         for column in range(left, right + 1):
             for row in (top, bottom):
-                canvas.text(column, row, "─", zone.role, keep=True)
+                canvas.text(column, row, "─", role, keep=True)
         for row in range(top, bottom + 1):
             for column in (left, right):
                 corner = {(left, top): "┌", (right, top): "┐", (left, bottom): "└", (right, bottom): "┘"}
-                canvas.text(column, row, corner.get((column, row), "│"), zone.role, keep=True)
+                canvas.text(column, row, corner.get((column, row), "│"), role, keep=True)
     room = right - left - 1
     if cell_len(zone.name) <= room:
         canvas.text(left + 1, top, zone.name, zone.role)

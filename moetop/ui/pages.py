@@ -150,7 +150,7 @@ def link_page(host: HostView, t: float, width: int) -> Page:
         if status.level != "info" or status.fatal:
             page += labelled(status.code, status.message, width, "warning" if status.level == "warning" else "critical")
     for note in report.notes:
-        page += labelled("not seen", note, width, "quiet")
+        page += labelled("note", note, width, "quiet")
     return page
 
 
@@ -242,7 +242,7 @@ def gpu_page(gpu: GpuReport, width: int) -> Page:
             page += labelled(name, why, width, "quiet")
     for limit in gpu.limits:
         role = "text" if limit in QUIET_LIMITS else "warning"
-        page += labelled("held back by", LIMIT_WORDS[limit][1], width, role)
+        page += labelled("limit", LIMIT_WORDS[limit][1], width, role)
     if gpu.error is None:
         page += [blank(), head("Values (medians over the window)"), *two_columns(gpu_values(gpu), width)]
         page += [blank(), *_process_page(gpu, width)]

@@ -51,11 +51,13 @@ class HostView:
 
 @dataclass(frozen=True)
 class Scene:
-    """The fleet at one moment. `t` is this machine's clock, epoch seconds."""
+    """The fleet at one moment. `t` is this machine's clock, epoch seconds. While `reading`, what came before is
+    still being read: the numbers are not the present."""
 
     hosts: tuple[HostView, ...] = ()
     generation: int = -1
     t: float = 0.0
+    reading: bool = False
 
     def host(self, name: str) -> HostView | None:
         """The host called `name`."""

@@ -105,6 +105,8 @@ class Deeds(NoActions):
         self.done: list[tuple[str, object]] = []
         self.refusals: dict[str, str] = {}
         self.job_list: list[JobView] = []
+        self.hosts_fixed: str | None = None
+        self.notices: list[str] = []
         self.play: Playback | None = None
         self.snapshot_error: MoetopError | None = None
 
@@ -121,6 +123,22 @@ class Deeds(NoActions):
     def write_text(self, name: str, text: str) -> str:
         self.done.append((name, text))
         return f"/tmp/{name}"
+
+    def hosts_refusal(self) -> str | None:
+        return self.hosts_fixed
+
+    def add_host(self, text: str) -> str:
+        if text == "bad":
+            raise MoetopError("no host is called bad")
+        self.done.append(("add_host", text))
+        return text
+
+    def remove_host(self, name: str) -> None:
+        self.done.append(("remove_host", name))
+
+    def take_notices(self) -> list[str]:
+        taken, self.notices = self.notices, []
+        return taken
 
     def retune_refusal(self, host: str, server: str | None) -> str | None:
         return self.refusals.get(host)

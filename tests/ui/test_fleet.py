@@ -9,7 +9,9 @@ import pytest
 from rich.cells import cell_len
 
 from moetop.model import Finding, HostReport, Link, LinkPhase, LogLine, Status
+from moetop.ui.attention import START_S
 from moetop.ui.feed import Playback
+from moetop.ui.widgets.bars import FooterBar
 from tests.ui import scenes
 from tests.ui.driving import SIZES, opened
 
@@ -283,17 +285,68 @@ async def test_resizing_through_every_width_never_breaks_a_line() -> None:
 
 
 async def test_new_findings_toast_and_cleared_ones_too_but_not_those_at_start() -> None:
-    feed = scenes.sixteen()
-    async with opened(feed) as screen:
+    feed, now = scenes.sixteen(), [scenes.NOW]
+    async with opened(feed, clock=lambda: now[0]) as screen:
         assert not screen.toasts()
         report = feed.reports["node-00"]
         finding: Finding = scenes.UNTUNED
+        feed.put(msgspec.structs.replace(report, findings=(finding,)))
+        await screen.refetch()
+        assert not screen.toasts(), "the first window only shows what stood before"
+        feed.put(report)
+        await screen.refetch()
+        now[0] += START_S
         feed.put(msgspec.structs.replace(report, findings=(finding,)))
         await screen.refetch()
         assert screen.toasts() == [f"node-00: kernels not tuned: {finding.summary}"]
         feed.put(report)
         await screen.refetch()
         assert any("cleared after" in toast for toast in screen.toasts())
+
+
+async def test_many_findings_at_once_are_one_toast_and_on_a_low_terminal_one_line() -> None:
+    feed, now = scenes.sixteen(), [scenes.NOW]
+    async with opened(feed, (80, 24), clock=lambda: now[0], show_toasts=True) as screen:
+        now[0] += START_S
+        report = feed.reports["node-00"]
+        servers = [msgspec.structs.replace(scenes.UNTUNED, server=f"server-{at}") for at in range(4)]
+        feed.put(msgspec.structs.replace(report, findings=tuple(servers)))
+        await screen.refetch()
+        assert len(screen.toasts()) == 1 and "4 findings appeared" in screen.toasts()[0]
+        lines = screen.lines()
+        assert "kernels never tuned" in lines[1], "the answer line is never covered"
+        assert "4 findings appeared" in lines[-1], "one line, over the footer"
+        assert "node-00: kernels not tuned and others; f lists them" in lines[-1]
+
+
+async def test_hosts_are_added_and_removed_by_hand() -> None:
+    async with opened(scenes.big_fleet(3, 2)) as screen:
+        await screen.press("a", *"gpu09:2222", "enter")
+        assert ("add_host", "gpu09:2222") in screen.deeds.done
+        assert any("gpu09:2222: connecting" in toast for toast in screen.toasts())
+        await screen.press("end", "d")
+        name = screen.app.chosen[0]
+        assert f"stop watching {name}?" in screen.text()
+        await screen.press("n", "enter")
+        assert not any(deed == "remove_host" for deed, _ in screen.deeds.done)
+        await screen.press("d", "y", "enter")
+        assert ("remove_host", name) in screen.deeds.done
+
+
+async def test_where_hosts_are_fixed_the_keys_are_greyed_and_say_why() -> None:
+    deeds = scenes.Deeds()
+    deeds.hosts_fixed = "the hosts of a recording or of the demo are fixed"
+    async with opened(scenes.sixteen(), (200, 60), actions=deeds) as screen:
+        assert not next(key for key in screen.app.screen.query_one(FooterBar).keys if key.action == "add_host").enabled
+        await screen.press("a")
+        assert any("are fixed" in toast for toast in screen.toasts())
+        assert "watch HOST" not in screen.text()
+
+
+async def test_a_host_that_cannot_be_added_is_said_with_the_reason() -> None:
+    async with opened(scenes.sixteen()) as screen:
+        await screen.press("a", *"bad", "enter")
+        assert any("not done: no host is called bad" in toast for toast in screen.toasts())
 
 
 async def test_readonly_greys_the_key_and_says_why_when_it_is_pressed() -> None:

@@ -267,16 +267,17 @@ async def test_a_log_that_cannot_be_had_says_why_and_what_helps() -> None:
 
 
 async def test_findings_list_keeps_what_cleared_with_its_times() -> None:
-    feed = scenes.sixteen()
-    async with opened(feed) as screen:
+    feed, now = scenes.sixteen(), [scenes.NOW]
+    async with opened(feed, clock=lambda: now[0]) as screen:
+        now[0] += 60
         report = feed.reports["node-00"]
         feed.put(msgspec.structs.replace(report, findings=(scenes.UNTUNED,)))
         await screen.refetch()
         await screen.press("f")
-        assert "kernels not tuned" in screen.text() and "08:09:33" in screen.line_with("▌")
+        assert "kernels not tuned" in screen.text() and "08:10:33" in screen.line_with("▌")
         feed.put(report)
         await screen.refetch()
-        assert "cleared 08:09:33" in screen.text()
+        assert "cleared 08:10:33" in screen.text()
         await screen.press("enter")
         assert where(screen.app.screen) == keys.DETAIL
 
@@ -368,7 +369,7 @@ async def test_the_map_names_the_zone_and_places_every_gpu() -> None:
         await screen.press("M")
         assert "starved?" in screen.text() and "×8" in screen.text() and "h200-lab" in screen.text()
         await screen.press("p")
-        assert "tensor / DRAM" in screen.text() and "memory-bound" in screen.text()
+        assert "tensor → DRAM" in screen.text() and "memory-bound" in screen.text()
         assert "8 GPUs are not on the map" in screen.text()
 
 

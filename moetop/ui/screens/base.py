@@ -12,7 +12,10 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
+from moetop.model import ServerReport
 from moetop.ui import fmt, keys
+from moetop.ui.layout import ROOMY_LINES
+from moetop.ui.logtext import server_of
 from moetop.ui.paint import fit, line_of
 from moetop.ui.scene import HostView, Scene, counts_words
 from moetop.ui.widgets.bars import FooterBar, FooterKey, HeaderBar
@@ -93,10 +96,18 @@ class MoeScreen(Screen[None]):
         """The host this screen is about."""
         return self.moetop.chosen_host()
 
+    def server(self) -> ServerReport | None:
+        """The server that is shown and that acting keys mean."""
+        host, chosen = self.host(), self.moetop.chosen
+        if host is None:
+            return None
+        gpu = chosen[1] if chosen is not None and chosen[0] == host.name else None
+        return server_of(host, self.moetop.chosen_server, gpu)
+
     def server_name(self) -> str | None:
-        """The server that acting keys mean."""
-        host = self.host()
-        return host.report.servers[0].name if host is not None and host.report.servers else None
+        """Its name."""
+        server = self.server()
+        return server.name if server is not None else None
 
     # ── drawing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -105,6 +116,7 @@ class MoeScreen(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < SMALLEST[0] or event.size.height < SMALLEST[1], "-too-small")
+        self.set_class(event.size.height < ROOMY_LINES, "-low")
         self.call_after_refresh(self.show)
 
     def show(self) -> None:

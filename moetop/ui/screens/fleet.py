@@ -9,17 +9,17 @@ from textual import events
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
-from moetop.errors import UsageError
-from moetop.model import LogLine
+from moetop.model import LogLine, ServerReport
 from moetop.ui import fmt, keys
 from moetop.ui.attention import answers
 from moetop.ui.charts import Line, time_at, time_chart
-from moetop.ui.logtext import log_words, order_sources
+from moetop.ui.layout import ROOMY_LINES, share_lines
+from moetop.ui.logtext import log_words, source_shown
 from moetop.ui.maps import ACTIVITY_MAP, POWER_MAP, Point, nearest_point, point_map
 from moetop.ui.paint import clean
-from moetop.ui.rows import SORTS, Filter, TableRow, build_rows, parse_filter
+from moetop.ui.rows import SORTS, TableRow, build_rows
 from moetop.ui.scene import HostView, counts_words
-from moetop.ui.screens.base import MoeScreen
+from moetop.ui.screens.fleetprompts import FleetPrompts
 from moetop.ui.series import choose_point, histories_of, map_points, marks_of, percent_series, window_of
 from moetop.ui.widgets.bars import AnswerLines, Rule, VerticalRule
 from moetop.ui.widgets.logview import LogView
@@ -29,20 +29,8 @@ from moetop.ui.widgets.table import FleetTable
 from moetop.ui.widgets.text import TextLine
 from moetop.ui.words import PHASE_SIGNS, VERDICT_SIGNS
 
-ROOMY_LINES = 30
-"""From so many lines on there are rules, several answers and a log of several lines."""
 
-CHART_LINES = 32
-"""From so many lines on there is a chart."""
-
-LEAST_ROWS = 10
-"""A table cut to fewer lines than this makes the charts give way."""
-
-MAP_COLUMNS = 100
-"""From so many columns on the map stands beside the chart."""
-
-
-class FleetScreen(MoeScreen):
+class FleetScreen(FleetPrompts):
     """Hosts and GPUs at a glance."""
 
     where: ClassVar[str] = keys.FLEET
@@ -51,8 +39,6 @@ class FleetScreen(MoeScreen):
         super().__init__()
         self.sort = "given"
         self.folded: set[str] = set()
-        self.filter_text = ""
-        self.chosen_filter: Filter | None = None
         self._log_source: tuple[str, str | None] = ("", None)
         self._moved = False
         self._following = False
@@ -73,7 +59,7 @@ class FleetScreen(MoeScreen):
                 yield Plot(self._draw_chart, id="chart")
         yield Rule(id="rule-log")
         yield LogView(id="log", level="events")
-        yield PromptLine("filter", "state:starved host:a* !model:*glm*")
+        yield from self.prompts()
 
     def on_mount(self) -> None:
         self.query_one(FleetTable).focus()
@@ -126,8 +112,12 @@ class FleetScreen(MoeScreen):
     def _empty_words(self) -> str:
         if self.filter_text:
             return f"nothing passes the filter {clean(self.filter_text, 80)!r}; esc clears it"
+        if self.scene.reading:
+            return "reading what came before"
         if self.scene.generation < 0:
             return "looking at the hosts for the first time"
+        if self.moetop.actions.hosts_refusal() is None:
+            return "no hosts are watched; a adds one"
         return "no hosts: start moetop with --host NAME, --config FILE or --demo"
 
     def _aim(self, table: FleetTable) -> None:
@@ -153,40 +143,28 @@ class FleetScreen(MoeScreen):
 
     def _arrange(self, rows: int, answer_lines: int) -> None:
         """Share out the lines: the table takes what it needs, then charts and log (docs/keys.md says which go)."""
-        width, height = self.app.size.width, self.app.size.height
-        roomy = height >= ROOMY_LINES
-        prompt = 1 if self.query_one(PromptLine).is_open else 0
-        free = height - 2 - answer_lines - prompt
-        for name in ("#rule-top", "#rule-log"):
-            self.query_one(name).display = roomy
-            free -= roomy
-        log, charts = (5 if roomy else 1), 0
-        if height >= CHART_LINES and free - log - max(8, height // 5) - 1 >= min(rows + 1, LEAST_ROWS):
-            charts = max(8, height // 5)
-            free -= 1
-        table = min(rows + 1, free - log - charts)
-        spare = free - table - charts - log
-        if charts:
-            more = min(spare * 2 // 3, max(0, height // 3 - charts))
-            charts += more
-            spare -= more
-        log += spare
-        self.query_one("#rule-charts").display = charts > 0
+        size = self.app.size
+        prompts = sum(line.is_open for line in self.query(PromptLine))
+        shares = share_lines(size.width, size.height, rows, answer_lines, prompts, self.moetop.demo_note is not None)
+        for name, there in (
+            ("#rule-top", shares.note),
+            ("#rule-log", shares.rules),
+            ("#rule-charts", shares.charts > 0),
+            ("#charts", shares.charts > 0),
+            ("#map-pane", shares.map),
+            ("#upright", shares.map),
+        ):
+            self.query_one(name).display = there
         self.query_one(AnswerLines).styles.height = answer_lines
-        self.query_one(FleetTable).styles.height = max(2, table)
-        pane = self.query_one("#charts")
-        pane.display = charts > 0
-        pane.styles.height = max(1, charts)
-        self.query_one("#log").styles.height = max(1, log)
-        wide = width >= MAP_COLUMNS
-        self.query_one("#map-pane").display = wide
-        self.query_one("#upright").display = wide
+        self.query_one(FleetTable).styles.height = shares.table
+        self.query_one("#charts").styles.height = max(1, shares.charts)
+        self.query_one("#log").styles.height = shares.log
 
     def _show_chart_titles(self, host: HostView | None) -> None:
         app = self.moetop
         kind = POWER_MAP if app.map_kind == "power" else ACTIVITY_MAP
         title = self.query_one("#map-title", TextLine)
-        title.say([(f" {kind.title}", "text")], right=[("p other map  M full size ", "quiet")])
+        title.say([(f" {kind.title}", "text")], right=[("p other  M full size ", "quiet")])
         chart = self.query_one("#chart-title", TextLine)
         row = self._selected()
         if host is None or row is None:
@@ -234,27 +212,28 @@ class FleetScreen(MoeScreen):
             view.title, view.title_right, view.empty_words = [], "", "no host is selected"
             view.redraw()
             return
-        sources = order_sources(host, self.moetop.feed.sources(host.name))
-        source = sources[0] if sources else None
+        server = self.server()
+        source = source_shown(host, server, self.moetop.feed.sources(host.name))
         if (host.name, source) != self._log_source:
             self._log_source = (host.name, source)
             view.log_lines.reset()
             view.log_lines.follow = True
         tail: Sequence[LogLine] = self.moetop.feed.tail(host.name, source) if source else ()
         view.log_lines.update(tail)
-        view.title = self._log_title(host, source)
+        view.title = self._log_title(host, source, server)
         hidden = view.log_lines.hidden
         plural = "" if hidden == 1 else "s"
         view.title_right = f"{hidden:,} line{plural} without an event hidden" if hidden else ""
-        view.empty_words = log_words(host, source, bool(tail))
+        view.empty_words = log_words(host, source, bool(tail), server)
         view.redraw()
 
-    def _log_title(self, host: HostView, source: str | None) -> list[tuple[str, str]]:
-        server = host.report.servers[0] if host.report.servers else None
+    def _log_title(self, host: HostView, source: str | None, server: ServerReport | None) -> list[tuple[str, str]]:
         if server is None:
             return [(f"{source or 'log'} @ {host.name}", "text")]
         phase, verdict = PHASE_SIGNS[server.phase], VERDICT_SIGNS[server.tuning.verdict]
         engine = server.engine.value if server.engine is not None else server.name
+        if len(host.report.servers) > 1:
+            engine = server.name
         run = f"   run {server.runs[-1].n}" if server.runs else ""
         return [
             (f"{engine} @ {host.name}", "text"),
@@ -292,14 +271,6 @@ class FleetScreen(MoeScreen):
         self.folded = set() if self.folded else names
         self.show()
 
-    def do_filter(self) -> None:
-        self.query_one(PromptLine).open(self.filter_text)
-        self.show()
-
-    def do_back(self) -> None:
-        self._apply_filter("")
-        self.show()
-
     def do_next_event(self) -> None:
         self._step_event(1)
 
@@ -322,40 +293,12 @@ class FleetScreen(MoeScreen):
         text = "\n".join(line.rstrip() for line in table.plain_lines())
         self.moetop.copy_text(text, "the table", "table.txt")
 
-    # ── filter ───────────────────────────────────────────────────────────────────────────────────
-
-    def _apply_filter(self, text: str) -> None:
-        prompt = self.query_one(PromptLine)
-        try:
-            parsed = parse_filter(text)
-        except UsageError as error:
-            prompt.hint(error.sentence())
-            return
-        prompt.hint("state:starved host:a* !model:*glm*")
-        self.filter_text = text.strip()
-        self.chosen_filter = parsed if parsed.terms else None
-
-    def on_prompt_line_changed(self, message: PromptLine.Changed) -> None:
-        self._apply_filter(message.text)
-        self.show()
-
-    def on_prompt_line_done(self, message: PromptLine.Done) -> None:
-        self._apply_filter(message.text)
-        self._close_prompt()
-
-    def on_prompt_line_left(self) -> None:
-        self._apply_filter("")
-        self._close_prompt()
-
-    def _close_prompt(self) -> None:
-        self.query_one(PromptLine).close()
-        self.query_one(FleetTable).focus()
-        self.show()
-
     # ── messages of the widgets ──────────────────────────────────────────────────────────────────
 
     def on_fleet_table_selected(self, message: FleetTable.Selected) -> None:
         self._moved = self._moved or message.by_hand
+        if message.by_hand:
+            self.moetop.chosen_server = None
         self._remember()
         if not self._following:
             self._following = True

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from textual.widget import Widget
 
-from moetop.model import LogLine
+from moetop.model import LogLine, ServerReport
 from moetop.ui import fmt, keys
 from moetop.ui.loglines import LEVELS, SEARCHED, line_clock
-from moetop.ui.logtext import log_words, order_sources
+from moetop.ui.logtext import log_words, order_sources, source_of, source_shown
 from moetop.ui.paint import clean
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.widgets.logview import LogView
@@ -25,7 +25,6 @@ class LogScreen(MoeScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._at = 0
         self._shown: tuple[str, str | None] = ("", None)
 
     def body(self) -> Iterable[Widget]:
@@ -48,13 +47,23 @@ class LogScreen(MoeScreen):
         return order_sources(host, self.moetop.feed.sources(host.name)) if host is not None else []
 
     def source(self) -> str | None:
-        """The log shown."""
-        sources = self.sources()
-        return sources[self._at % len(sources)] if sources else None
+        """The log shown: the one that tab picked, else the server's, else the first."""
+        host, sources = self.host(), self.sources()
+        if host is None:
+            return None
+        picked = self.moetop.picked_log
+        if picked is not None and picked[0] == host.name and picked[1] in sources:
+            return picked[1]
+        found = source_shown(host, self.server(), sources)
+        return found if found is not None or not sources else sources[0]
 
     def crumbs(self) -> tuple[str, ...]:
         host = self.host()
-        return (host.name, f"log {self.source() or ''}".strip()) if host is not None else ("log",)
+        if host is None:
+            return ("log",)
+        source, sources = self.source(), self.sources()
+        place = f" ({sources.index(source) + 1} of {len(sources)})" if source is not None and len(sources) > 1 else ""
+        return (host.name, f"log {source or ''}{place}".strip())
 
     def _tail(self) -> Sequence[LogLine]:
         host, source = self.host(), self.source()
@@ -78,7 +87,7 @@ class LogScreen(MoeScreen):
         what = f"only {EVENT_WORDS.get(lines.kind, '')}" if lines.kind is not None else f"lines: {lines.level}"
         found = f"   only: {lines.filter_text}" if lines.filter is not None else ""
         found += f"   search: {lines.pattern.pattern}" if lines.pattern is not None else ""
-        server = next((server for server in host.report.servers), None) if host is not None else None
+        server = self._owner(source)
         lines.engine = server.engine.value if server is not None and server.engine is not None else ""
         where = f"{lines.cursor + 1:,} of {len(lines.shown):,}" if lines.shown else "no line"
         state = "following" if lines.follow else "stopped"
@@ -88,7 +97,9 @@ class LogScreen(MoeScreen):
             (clean(found, 80), "accent"),
         ]
         view.title_right = f"{lines.hidden:,} hidden   {where}   {state}"
-        view.empty_words = log_words(host, source, bool(tail)) if host is not None else "no host is selected"
+        view.empty_words = (
+            log_words(host, source, bool(tail), self.server()) if host is not None else "no host is selected"
+        )
         view.redraw()
 
     def footer_word(self, deed: keys.Deed) -> str:
@@ -190,8 +201,21 @@ class LogScreen(MoeScreen):
         if len(self.sources()) < 2:
             self.moetop.say("this host has one log only" if self.sources() else "this host has no log")
             return
-        self._at += 1
+        host, source, sources = self.host(), self.source(), self.sources()
+        if host is None or source is None:
+            return
+        after = sources[(sources.index(source) + 1) % len(sources)]
+        self.moetop.picked_log = (host.name, after)
+        owner = self._owner(after)
+        if owner is not None:
+            self.moetop.chosen_server = (host.name, owner.name)
         self.show()
+
+    def _owner(self, source: str | None) -> ServerReport | None:
+        """The server that writes a log."""
+        host, sources = self.host(), self.sources()
+        servers = host.report.servers if host is not None and source is not None else ()
+        return next((server for server in servers if source_of(server, sources) == source), None)
 
     def do_mark(self) -> None:
         lines = self.view.log_lines

@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from moetop.model import ServerReport
 from moetop.ui import fmt, keys, pages
 from moetop.ui.charts import Line, Series, dots, time_chart
 from moetop.ui.paint import clean
@@ -24,10 +23,6 @@ class ServerScreen(MoeScreen):
 
     where: ClassVar[str] = keys.SERVER
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._at = 0
-
     def body(self) -> Iterable[Widget]:
         with Horizontal(id="charts"):
             yield Plot(self._draw_tokens, id="tokens")
@@ -37,22 +32,15 @@ class ServerScreen(MoeScreen):
     def on_mount(self) -> None:
         self.query_one(TextPage).focus()
 
-    def server(self) -> ServerReport | None:
-        """The server shown."""
-        host = self.host()
-        if host is None or not host.report.servers:
-            return None
-        return host.report.servers[self._at % len(host.report.servers)]
-
-    def server_name(self) -> str | None:
-        server = self.server()
-        return server.name if server is not None else None
-
     def crumbs(self) -> tuple[str, ...]:
         host, server = self.host(), self.server()
         if host is None:
             return ()
-        return (host.name, server.name if server is not None else "no server")
+        if server is None:
+            return (host.name, "no server")
+        count = len(host.report.servers)
+        at = [one.name for one in host.report.servers].index(server.name) + 1
+        return (host.name, f"{server.name} ({at} of {count}, tab: next)" if count > 1 else server.name)
 
     def show_scene(self) -> None:
         width, height = self.app.size.width, self.app.size.height
@@ -109,9 +97,17 @@ class ServerScreen(MoeScreen):
         names = (("waiting", "series_power", "waiting"), ("running", "series_util", "running"))
         return self._draw(width, height, "requests", names)
 
-    def on_key(self, event: object) -> None:
-        if getattr(event, "key", "") == "tab":
-            self._at += 1
+    def applies(self, name: str) -> bool:
+        host = self.host()
+        if name == "next_server":
+            return host is not None and len(host.report.servers) > 1
+        return super().applies(name)
+
+    def do_next_server(self) -> None:
+        host, server = self.host(), self.server()
+        if host is not None and server is not None:
+            names = [one.name for one in host.report.servers]
+            self.moetop.chosen_server = (host.name, names[(names.index(server.name) + 1) % len(names)])
             self.show()
 
     def do_copy(self) -> None:

@@ -152,8 +152,9 @@ class Rule(LineWidget):
         style = self.paint("faint")
         if not self.words:
             return [line_of([("─" * width, style)], width, style)] * height
-        text = fit(clean(self.words, 300), min(cell_len(self.words), width - 6))
-        pieces = [("── ", style), (text, self.paint("notice")), (" " + "─" * width, style)]
+        lead = "── " if cell_len(self.words) + 6 <= width else " "
+        text = fit(clean(self.words, 300), min(cell_len(self.words), width - len(lead)))
+        pieces = [(lead, style), (text, self.paint("notice")), (" " + "─" * width, style)]
         return [line_of(pieces, width, style)] * height
 
 

@@ -10,9 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
-from moetop.model import LogLine
+from moetop.model import EventKind, LogLine
 from moetop.ui import fmt
-from moetop.ui.loglines import LogLines, is_event, is_mark, line_clock
+from moetop.ui.loglines import LogLines, args_digest, is_event, is_mark, line_clock
 from moetop.ui.paint import Row, clean, fit
 from moetop.ui.widgets.lines import LineWidget
 from moetop.ui.words import EVENT_GLYPHS, EVENT_ROLES, EVENT_WORDS
@@ -109,9 +109,17 @@ class LogView(LineWidget, can_focus=True):
         times = self.log_lines.repeats.get(line.n)
         if times is not None:
             row.add(f"×{times} ", paint("quiet", on=on))
-        text = clean(fmt.headless(line.text[:4096]), 2000)
+        text = clean(self._words(line), 2000)
         self._text(row, text, role if lifted else "quiet" if role == "text" else role, on)
         return row.strip()
+
+    def _words(self, line: LogLine) -> str:
+        """What a line says; among events a list of all arguments is cut down to those that decide the tuning."""
+        if line.kind is EventKind.SERVER_ARGS and self.log_lines.level == "events" and self.log_lines.pattern is None:
+            digest = args_digest(line.text)
+            if digest is not None:
+                return digest
+        return fmt.headless(line.text[:4096])
 
     def _text(self, row: Row, text: str, role: str, on: str) -> None:
         paint = self.paint

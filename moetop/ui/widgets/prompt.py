@@ -35,13 +35,15 @@ class PromptLine(Horizontal):
         self._hint = hint
 
     def compose(self) -> ComposeResult:
-        yield Label(self._label, markup=False)
+        yield Label(self._label, markup=False, id="label")
         yield Input(compact=True)
         yield Label(self._hint, markup=False, classes="hint")
 
-    def open(self, text: str = "") -> None:
-        """Show the prompt and type into it."""
+    def open(self, text: str = "", label: str | None = None) -> None:
+        """Show the prompt and type into it; `label` replaces the words in front."""
         self.add_class("-open")
+        if label is not None:
+            self.query_one("#label", Label).update(label)
         field = self.query_one(Input)
         field.value = text
         field.cursor_position = len(text)
