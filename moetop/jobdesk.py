@@ -48,6 +48,7 @@ class _Job:
     mine: bool = True
     ref: JobRef | None = None
     followed: bool = True
+    offset: int = 0
     cancelled: threading.Event = field(default_factory=threading.Event)
     lines: list[str] = field(default_factory=list)
 
@@ -72,7 +73,7 @@ class JobDesk:
         self._poll_s = poll_s
         self._list_s = list_s
         self._lock = threading.Lock()
-        self._meeting = threading.Lock()  # a job that starts here is not met as somebody else's meanwhile
+        self._meetings: dict[str, threading.Lock] = {}
         self._plans: dict[tuple[str, str], Plan] = {}
         self._jobs: dict[str, _Job] = {}
         self._previews: dict[tuple[str, str | None], tuple[HostReport, str | None]] = {}
@@ -218,7 +219,7 @@ class JobDesk:
             self._show(job, state="cancelled", log="cancelled before anything was touched", ended=time.time())
             return
         try:
-            with self._meeting:
+            with self._meeting_of(job.view.host):
                 ref = jobs.start(job.transport, plan, confirmed=plan.confirm, python=job.python)
                 with self._lock:
                     job.ref = ref
@@ -231,19 +232,20 @@ class JobDesk:
         self._follow(job, before)
 
     def _follow_on(self, job: _Job) -> None:
-        job.followed = True
+        with self._lock:
+            if job.followed:
+                return
+            job.followed = True
         self._spawn(job, lambda: self._follow(job, None))
 
     def _follow(self, job: _Job, before: proof.Window | None) -> None:
-        offset = 0
         while job.ref is not None and not self._over.is_set():
             try:
-                state = jobs.poll(job.transport, job.ref, offset, python=job.python)
+                state = jobs.poll(job.transport, job.ref, job.offset, python=job.python)
             except LinkError as error:
                 self._show(job, next_thing=f"link lost ({error}); the job goes on on the host, trying again")
                 self._over.wait(self._poll_s * 3)
                 continue
-            offset = state.offset
             self._take(job, state)
             if state.over:
                 self._end(job, state, before)
@@ -279,6 +281,11 @@ class JobDesk:
             job.cancelled.wait(min(SAMPLE_S, self._window_s))
         return proof.window(reports, server, round(time.monotonic() - begun, 1))
 
+    def _meeting_of(self, host: str) -> threading.Lock:
+        """Held while a job starts on `host` or its jobs are listed: one that starts here is met only as that."""
+        with self._lock:
+            return self._meetings.setdefault(host, threading.Lock())
+
     # ── jobs that others started ─────────────────────────────────────────────────────────────────
 
     def _list(self) -> None:
@@ -299,7 +306,7 @@ class JobDesk:
                 self._listing = False
 
     def _list_of(self, host: str) -> None:
-        with self._meeting:
+        with self._meeting_of(host):
             try:
                 transport = self._transport(host)
                 python = self._config.host(host).python
@@ -315,13 +322,13 @@ class JobDesk:
             known = next((job for job in self._jobs.values() if job.ref == ref), None)
         if known is not None and (known.followed or STATUS_WORDS[line.status] == known.view.state):
             return
-        state = jobs.poll(transport, ref, python=python)
+        state = jobs.poll(transport, ref, known.offset if known is not None else 0, python=python)
         job = known
         if job is None:
             view = JobView(
                 line.job, host, state.server, STATUS_WORDS[state.status], readonly=state.operator != actions.operator()
             )
-            job = _Job(view, transport, python, mine=False, ref=ref)
+            job = _Job(view, transport, python, mine=False, ref=ref, followed=False)
         self._take(job, state)
         with self._lock:
             self._jobs.setdefault(job.view.id, job)
@@ -336,6 +343,7 @@ class JobDesk:
         """Show what was polled."""
         job.lines += [line.text if line.source == "moetop" else f"{line.source}: {line.text}" for line in state.lines]
         del job.lines[:-KEPT_LINES]
+        job.offset = state.offset
         with self._lock:
             job.view = job_view(job.view, state, job.lines, mine=job.mine, here=time.time())
 

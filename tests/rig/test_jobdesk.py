@@ -102,6 +102,10 @@ def test_a_cancelled_job_is_rolled_back_and_another_person_only_watches(
             assert seen.readonly and seen.state == "attached" and seen.cancel_note
             with pytest.raises(MoetopError, match="you can watch it"):
                 other.cancel(seen.id)
+            until(lambda: other.views()[0].log, "the other desk follows")
+            time.sleep(0.5)  # several polls
+            log = other.views()[0].log
+            assert len(log) == len(set(log)), "each line is shown once"
         desk.cancel(key)
         done = follow(desk, key, "rolled_back", "down", "retuned")
         assert done.state == "rolled_back" and "cancel" in " ".join((*done.report, *done.log))
