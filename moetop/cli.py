@@ -6,7 +6,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -173,10 +173,14 @@ def _head_start(args: argparse.Namespace) -> AbstractContextManager[None]:
 
     if has_config():
         return nullcontext()
-    from moetop.transport.base import ProbeOptions
     from moetop.transport.installed import started_ahead
 
-    return started_ahead(ProbeOptions.single(args.interval or 1.0).wire())
+    def options() -> Mapping[str, object]:
+        from moetop.transport.base import ProbeOptions
+
+        return ProbeOptions.single(args.interval or 1.0).wire()
+
+    return started_ahead(options)
 
 
 def _run_mode(args: argparse.Namespace) -> ExitCode:
@@ -279,7 +283,7 @@ def _guarded(argv: Sequence[str] | None) -> int:
         except SystemExit as end:  # --help and --version have printed
             return _flushed(int(end.code or 0))
         debug = bool(args.debug)
-        from moetop.headless import interruptible
+        from moetop.interrupts import interruptible
 
         with interruptible():
             return _flushed(_run(args))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moetop.diagnose.words import COMMAND
@@ -148,21 +146,3 @@ def run_record(session: Session, duration_s: float | None, say: Callable[[str], 
     snapshot = watch.snapshot(session.taken_at())
     Complaints(say).tell(snapshot)
     return exit_code(snapshot, check=False)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, so that one path cleans up."""
-
-    def stop(_signum: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    old = {}
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            old[name] = signal.signal(getattr(signal, name), stop)
-    try:
-        yield
-    finally:
-        for name, handler in old.items():
-            signal.signal(getattr(signal, name), handler)

@@ -18,7 +18,6 @@ from typing import Any, Dict, List, Optional
 
 from . import child
 from .hostinfo import LoadReader, host_facts, sight_notes
-from .kernel import KernelWatch
 from .outbox import Outbox
 from .sources import NvmlSource, Source, open_source
 
@@ -213,6 +212,8 @@ class Session:
             self._servers.gpu_pids(self._source.pids())
 
     def _start_followers(self) -> None:
+        from .kernel import KernelWatch  # after the first sample, which needs none of it
+
         watch = KernelWatch(self.outbox.emit, bool(self.options.get("sudo")), bool(self.options.get("history", True)))
         if isinstance(self._source, NvmlSource):
             board = self._source.board
@@ -269,7 +270,10 @@ def _take_stdout() -> int:
     return own
 
 
-def _be_modest() -> None:
+def _be_modest(once: bool) -> None:
+    """Low priority and little memory. Not for one sample: it takes 60 ms, but stands still on a busy host."""
+    if once:
+        return
     try:
         os.nice(NICE)
     except OSError:
@@ -292,7 +296,7 @@ def _give_memory_back() -> None:
 
 def run(options: Dict[str, Any]) -> None:
     """Run until the end; never returns."""
-    _be_modest()
+    _be_modest(bool(options.get("once", False)))
     session = Session(options)
     try:
         session.run()

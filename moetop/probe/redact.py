@@ -6,6 +6,7 @@ and a rule runs only on text that holds one of its hints.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Callable, Dict, List, NamedTuple, Tuple, Union
 
@@ -42,7 +43,7 @@ _NUMBER = re.compile(r"[\s\\\"'(]*[-+]?[0-9][0-9.,_]*[kKmM%]?[\s\\\"')]*")
 
 class _Rule(NamedTuple):
     hints: Tuple[str, ...]
-    pattern: "re.Pattern[str]"
+    pattern: "Callable[[], re.Pattern[str]]"
     put: "Union[str, Callable[[re.Match[str]], str]]"
 
 
@@ -70,8 +71,9 @@ def _mask_words(match: "re.Match[str]") -> str:
     )
 
 
-def _compile(text: str, flags: int = re.IGNORECASE) -> "re.Pattern[str]":
-    return re.compile(text, flags)
+def _compile(text: str, flags: int = re.IGNORECASE) -> "Callable[[], re.Pattern[str]]":
+    """A pattern compiled when first asked for: most programs meet few of the hints, or none."""
+    return functools.lru_cache(maxsize=None)(lambda: re.compile(text, flags))
 
 
 _NAME_HINTS = ("key", "_token", "-token", "secret", "passw", "passphrase", "pwd", "credential", "authorization")
@@ -185,7 +187,7 @@ def redact_text(text: str) -> str:
         return _hide_key_body(text)
     for rule in _RULES:
         if any(hint in low for hint in rule.hints):
-            text = rule.pattern.sub(rule.put, text)
+            text = rule.pattern().sub(rule.put, text)
     return text
 
 

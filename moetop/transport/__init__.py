@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from moetop.errors import UsageError
-from moetop.transport.base import Channel, Completed, HostTarget, ProbeOptions, Transport
+
+if TYPE_CHECKING:
+    from moetop.transport.base import Channel, Completed, HostTarget, ProbeOptions, Transport
 
 __all__ = [
     "Channel",
@@ -19,6 +22,15 @@ __all__ = [
 
 Prompt = Callable[[str, bool], "str | None"]
 """Asks the person: (question, whether the answer may be seen) -> the answer, None when there is none."""
+
+
+def __getattr__(name: str) -> Any:
+    """The names of `base`, loaded when first used: this machine's probe is started before."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from moetop.transport import base
+
+    return getattr(base, name)
 
 
 def open_transport(target: HostTarget, prompt: Prompt | None = None) -> Transport:

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -61,23 +61,24 @@ _ahead: tuple[bytes, subprocess.Popen[bytes]] | None = None
 
 
 @contextmanager
-def started_ahead(options: Mapping[str, object]) -> Iterator[None]:
+def started_ahead(options: Callable[[], Mapping[str, object]]) -> Iterator[None]:
     """Inside, a probe with `options` is on its way; one that nobody took is ended on leaving.
 
     The options must fit a pipe's buffer: without literals they do. Raises LinkError.
     """
     global _ahead  # noqa: PLW0603 - one command line has one head start; a transport finds it here
-    sent = program(options)
     process = spawn(installed_argv())
-    _ahead = (sent, process)
+    _ahead = (b"", process)
     try:
+        sent = program(options())
+        _ahead = (sent, process)
         if process.stdin is not None:
             with suppress(BrokenPipeError):  # who takes it will hear of its end
                 os.write(process.stdin.fileno(), sent)
         yield
     finally:
-        left, _ahead = _ahead, None
-        if left is not None:
+        taken, _ahead = _ahead is None, None
+        if not taken:
             process.kill()
             process.communicate()
 

@@ -60,7 +60,7 @@ def test_with_a_configuration_one_sample_says_the_same(scenario: Scenario, tmp_p
 
 
 def test_the_probe_started_ahead_is_the_one_that_is_read(busy: Scenario) -> None:
-    with started_ahead(ONCE):
+    with started_ahead(lambda: ONCE):
         begun = children_of(os.getpid())
         channel = LocalTransport().open(ONCE)
         assert children_of(os.getpid()) == begun
@@ -70,7 +70,7 @@ def test_the_probe_started_ahead_is_the_one_that_is_read(busy: Scenario) -> None
 
 
 def test_a_probe_started_ahead_with_other_options_is_not_read(busy: Scenario) -> None:
-    with started_ahead(ONCE):
+    with started_ahead(lambda: ONCE):
         channel = LocalTransport().open({**ONCE, "once": False})
         assert json.loads(next(channel.lines()))["type"] == "hello"
         channel.close()
@@ -80,7 +80,7 @@ def test_a_probe_started_ahead_with_other_options_is_not_read(busy: Scenario) ->
 
 
 def test_a_probe_started_ahead_that_nobody_takes_is_ended(busy: Scenario) -> None:
-    with pytest.raises(LinkError), started_ahead(ONCE):
+    with pytest.raises(LinkError), started_ahead(lambda: ONCE):
         begun = children_of(os.getpid())
         assert begun
         raise LinkError("the output cannot be written")

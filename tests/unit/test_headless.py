@@ -17,7 +17,8 @@ from moetop import headless
 from moetop.errors import ExitCode
 from moetop.export.output import open_output
 from moetop.fleet import Fleet
-from moetop.headless import exit_code, interruptible, run_every, run_record, run_snapshot, sample_once
+from moetop.headless import exit_code, run_every, run_record, run_snapshot, sample_once
+from moetop.interrupts import interruptible
 from moetop.model import (
     AnyFrame,
     Confidence,
