@@ -57,6 +57,7 @@ def running_step(desk: JobDesk, key: str) -> str:
     return next((step.title for step in view(desk, key).steps if step.state == "running"), "")
 
 
+@pytest.mark.slow
 def test_a_server_is_retuned_shown_proven_and_the_report_is_kept(watched: tuple[WatchedRig, Path]) -> None:
     rig, path = watched
     with watching(path, rig) as (session, config), desk_of(session, config) as desk:

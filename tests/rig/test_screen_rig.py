@@ -82,6 +82,7 @@ async def test_r_and_the_typed_word_retune_a_server_and_the_steps_are_watched(
             await until(app, over, "the job ends well", 60.0)
             await until(app, lambda: "Before and after" in shown(app), "the proof")
             assert {"running", "waiting", "done"} <= seen
+            await until(app, lambda: "retuned" in rig.kept("report.md"), "the report on the host")
     desk.close()
     assert rig.healthy() and rig.pids() != before and rig.table.exists()
 
