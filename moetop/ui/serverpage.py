@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from moetop.model import ServerReport, TuningFile
+from moetop.model import EventKind, EventSeverity, LogEvent, ServerReport, TuningFile
 from moetop.ui import fmt, pages
+from moetop.ui.loglines import args_digest
 from moetop.ui.paint import clean
 from moetop.ui.words import EVENT_ROLES, EVENT_WORDS, PHASE_SIGNS, VERDICT_SIGNS
+
+EVENTS_SHOWN = 60
+"""The log screen has the rest."""
 
 FIRST_ARGS = (
     "model_path", "model", "moe_runner_backend", "quantization", "tensor_parallel_size", "tp_size", "tp",
@@ -127,9 +131,18 @@ def _run_lines(server: ServerReport, width: int) -> pages.Page:
     return page
 
 
+def _event_words(event: LogEvent) -> str:
+    digest = args_digest(event.line) if event.kind is EventKind.SERVER_ARGS else None
+    return digest or fmt.headless(event.line[:4096])
+
+
 def _event_lines(server: ServerReport) -> pages.Page:
     newest = server.runs[-1].n if server.runs else None
-    events = [event for event in server.events if newest is None or event.run == newest][-40:]
+    events = [
+        event
+        for event in server.events
+        if (newest is None or event.run == newest) and event.severity not in (EventSeverity.METRIC, EventSeverity.NOISE)
+    ][-EVENTS_SHOWN:]
     page: pages.Page = []
     for event in events:
         when = fmt.clock_time(event.t) if event.t is not None else clean(event.t_text or "--:--:--", 19)
@@ -139,7 +152,7 @@ def _event_lines(server: ServerReport) -> pages.Page:
             [
                 (f"{when[-8:]} ", "quiet"),
                 (f"{EVENT_WORDS.get(event.kind, event.kind.value):<9} ", role),
-                (clean(fmt.headless(event.line[:4096]), 1000) + times, role),
+                (clean(_event_words(event), 1000) + times, role),
             ]
         )
     return page or [[("none", "quiet")]]

@@ -21,7 +21,7 @@ from moetop.ui.rows import SORTS, TableRow, build_rows
 from moetop.ui.scene import HostView, counts_words
 from moetop.ui.screens.fleetprompts import FleetPrompts
 from moetop.ui.series import choose_point, histories_of, map_points, marks_of, percent_series, window_of
-from moetop.ui.widgets.bars import AnswerLines, Rule, VerticalRule
+from moetop.ui.widgets.bars import ROOMY_COLUMNS, AnswerLines, Rule, VerticalRule
 from moetop.ui.widgets.logview import LogView
 from moetop.ui.widgets.plots import Plot
 from moetop.ui.widgets.prompt import PromptLine
@@ -223,7 +223,8 @@ class FleetScreen(FleetPrompts):
         view.title = self._log_title(host, source, server)
         hidden = view.log_lines.hidden
         plural = "" if hidden == 1 else "s"
-        view.title_right = f"{hidden:,} line{plural} without an event hidden" if hidden else ""
+        words = f"line{plural} without an event hidden" if self.app.size.width >= ROOMY_COLUMNS else "hidden"
+        view.title_right = f"{hidden:,} {words}" if hidden else ""
         view.empty_words = log_words(host, source, bool(tail), server)
         view.redraw()
 

@@ -25,6 +25,10 @@ class Answer:
     keys: tuple[tuple[str, str, bool], ...] = ()
 
 
+ROOMY_COLUMNS = 100
+"""From so many columns on an answer names its keys."""
+
+
 class HeaderBar(LineWidget):
     """Name, breadcrumbs, counts; worst finding, time and mode at the right."""
 
@@ -81,7 +85,10 @@ class AnswerLines(LineWidget):
         tail: list[Piece] = []
         if answer.sure:
             tail.append((f"  {answer.sure}", paint("quiet")))
+        narrow = width < ROOMY_COLUMNS
         for key, word, enabled in answer.keys:
+            if narrow and not word.startswith("+"):
+                continue  # the footer names the key; here the sentence needs the room
             tail.append((f"  {key} ", paint("accent" if enabled else "faint", bold=enabled)))
             tail.append((word, paint("text" if enabled else "faint")))
         while tail and sum(cell_len(text) for text, _ in tail) > width // 2:

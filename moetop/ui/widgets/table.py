@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -11,10 +12,11 @@ from textual.strip import Strip
 
 from moetop.ui import fmt
 from moetop.ui.columns import GAP, STATE_WIDTH, Column, Layout, fit_columns, gpu_label
-from moetop.ui.paint import Row, clean
+from moetop.ui.paint import Row, clean, fit
 from moetop.ui.rows import TableRow
 from moetop.ui.scene import gpu_sign, host_sign, host_words, is_calm, totals
 from moetop.ui.widgets.lines import LineWidget
+from moetop.ui.words import Sign
 
 SORT_OF_COLUMN = {"util": "util", "util_bar": "util", "power_pct": "power", "power": "power", "power_bar": "power",
                   "temp": "temp", "memory": "memory"}  # fmt: skip
@@ -186,7 +188,7 @@ class FleetTable(LineWidget, can_focus=True):
             row.cell(words, row.width - row.used, paint(role, on=on))
             return
         state_role = sign.role
-        row.add(" ", row.blank).cell(f"{sign.glyph} {sign.word}", STATE_WIDTH, paint(state_role, bold=True, on=on))
+        row.add(" ", row.blank).cell(_state_cell(sign), STATE_WIDTH, paint(state_role, bold=True, on=on))
         together = totals(host.report.gpus)
         for column in layout.columns:
             text, role = column.host(together)
@@ -262,6 +264,15 @@ def gpu_value(column: Column, gpu: object) -> float | None:
     """The percentage a bar column shows."""
     text, _role = column.gpu(gpu)  # type: ignore[arg-type]
     return float(text) if text else None
+
+
+def _state_cell(sign: Sign) -> str:
+    """Glyph and word of a host; where the count of GPUs would be cut, the word gives way."""
+    text = f"{sign.glyph} {sign.word}"
+    word, _, count = sign.word.rpartition(" ")
+    if cell_len(text) <= STATE_WIDTH or not word:
+        return text
+    return f"{sign.glyph} {fit(word, STATE_WIDTH - 3 - len(count)).rstrip()} {count}"
 
 
 def _scroll_words(above: int, below: int) -> str:
