@@ -36,6 +36,13 @@ RECENT_EVENTS = 2000
 REPORT_S = 1.0
 """A report older than this is made anew; one from the future too: our clock was set back."""
 
+STILL_S = 3.0
+"""Nothing at all went on for so long: this process was stopped, slept, or its clock was set (links are given up
+after three seconds of silence, which is told; a screen looks several times a second)."""
+
+RESUME_S = 3.0
+"""Afterwards hosts are judged at their own newest sample for so long, until they are heard again."""
+
 FEWEST_TO_COMPARE = 3
 """A host that differs from its peers needs two that agree."""
 
@@ -91,6 +98,8 @@ class Watch:
         self._changed = threading.Condition(self._lock)
         self._hosts: dict[str, _Host] = {}
         self._forgotten: set[str] = set()
+        self._alive_at = clock()
+        self._resumed_at = float("-inf")
         self._compared: dict[str, HostReport] = {}
         self._compared_at = float("-inf")
 
@@ -134,6 +143,7 @@ class Watch:
             if host in self._forgotten:
                 return
             entry = self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
+            self._notice_time()
             entry.link = link
             entry.evidence.apply_link(link)
             entry.dirty = True
@@ -143,7 +153,7 @@ class Watch:
         if isinstance(frame, Gpus):
             entry.first_t = frame.t if entry.first_t is None else entry.first_t
             entry.last_t = frame.t
-            entry.clock.note(self._clock(), frame.t)
+            entry.clock.note(self._notice_time(), frame.t)
             if self._keep_history:
                 for sample in frame.gpus:
                     history = entry.histories.get(sample.index)
@@ -228,10 +238,19 @@ class Watch:
             entry.server_histories.setdefault(server.name, ServerHistory()).add(t, numbers)
 
     def _judged_at(self, entry: _Host, now: float) -> float | None:
+        self._notice_time()
         offset_s = entry.clock.offset_s
         if not self.live or offset_s is None or entry.link.phase is LinkPhase.FINISHED:
             return None
-        return now - offset_s
+        return None if now - self._resumed_at < RESUME_S else now - offset_s
+
+    def _notice_time(self) -> float:
+        """Our clock; notices when this process itself stood still."""
+        now = self._clock()
+        if now - self._alive_at > STILL_S:
+            self._resumed_at = now
+        self._alive_at = now
+        return now
 
     def history(self, host: str, gpu: int) -> GpuHistory | None:
         with self._lock:

@@ -204,6 +204,24 @@ def test_a_link_slower_by_200_ms_is_watched_without_a_word(
 
 @pytest.mark.faults
 @pytest.mark.timeout(120)
+def test_a_moetop_that_stood_still_goes_on_where_it_was(
+    gpu_host: Sshd, client: Client, make_proxy: Callable[[int], Proxy], moetop: Moetop, tmp_path: Path
+) -> None:
+    rig = Rig(gpu_host, client, make_proxy(gpu_host.port), moetop, tmp_path)
+    until(rig.is_well, 30)
+    begun = len(rig.lines.lines)
+    rig.process.send_signal(signal.SIGSTOP)
+    time.sleep(8)  # longer than the silence that ends a link
+    rig.process.send_signal(signal.SIGCONT)
+    seen = len(rig.lines.lines)
+    until(lambda: len(rig.lines.lines) > seen + 10)
+    assert {json.loads(line)["hosts"][0]["error"] for line in rig.lines.lines[begun:]} == {None}
+    numbers, written, err = rig.finish()
+    assert numbers == list(range(written)) and err == ""
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(120)
 def test_a_moetop_killed_the_hard_way_leaves_a_whole_recording_and_nothing_on_the_host(
     gpu_host: Sshd, client: Client, make_proxy: Callable[[int], Proxy], moetop: Moetop, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -81,12 +82,15 @@ def test_hangup_reads_the_configuration_anew_and_keeps_what_did_not_change(
 
 @needs_tmux
 def test_a_terminal_that_closes_still_ends_moetop(sshd: Sshd, client: Client, moetop: Moetop, tmp_path: Path) -> None:
-    aliases(client, sshd, "a")
+    aliases(client, sshd, "first-host", "second-host")
     config = tmp_path / "c.yaml"
-    config.write_text("hosts: [a]\n")
-    terminal = Terminal(moetop, tmp_path, 80, 24, "--config", str(config))
+    config.write_text("hosts: [first-host]\n")
+    terminal = Terminal(moetop, tmp_path, 100, 30, "--config", str(config))
     try:
-        until(lambda: probes(sshd))
+        until(lambda: "first-host" in terminal.text() and probes(sshd))
+        config.write_text("hosts: [first-host, second-host]\n")
+        os.kill(descendants(int(terminal.tmux("display-message", "-p", "#{pane_pid}")))[0], signal.SIGHUP)
+        until(lambda: "second-host" in terminal.text())
         pane = int(terminal.tmux("display-message", "-p", "#{pane_pid}"))
         ours = descendants(pane)
         assert ours

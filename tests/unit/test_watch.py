@@ -31,7 +31,7 @@ from moetop.model import (
 )
 from moetop.transport.base import ProbeOptions
 from moetop.transport.replay import FrameTransport
-from moetop.watch import RECENT_EVENTS, Watch
+from moetop.watch import RECENT_EVENTS, RESUME_S, Watch
 from tests.unit.test_cases import LOADED
 
 ROOT = Path(__file__).parents[2]
@@ -98,11 +98,22 @@ def test_a_live_host_that_stops_sending_grows_stale_by_itself(watch: Watch, cloc
     put(watch, "a", hello(clock.now), *(gpus(clock.now + n) for n in range(3)))
     clock.now += 3.0
     assert watch.report("a").gpus[0].util_gpu_pct == 100.0
-    clock.now += 120.0
-    report = watch.report("a")
+    for _ in range(60):
+        clock.now += 2.0
+        report = watch.report("a")
     assert report.gpus[0].util_gpu_pct is None and report.status is not HostStatus.OK
     put(watch, "a", gpus(clock.now, util=7.0))
     assert watch.report("a").gpus[0].util_gpu_pct == 7.0
+
+
+def test_silence_while_this_process_itself_stood_still_does_not_count(watch: Watch, clock: Clock) -> None:
+    put(watch, "a", hello(clock.now), *(gpus(clock.now + n) for n in range(3)))
+    clock.now += 3.0
+    assert watch.report("a").gpus[0].util_gpu_pct == 100.0
+    clock.now += 3600.0
+    assert watch.report("a").gpus[0].util_gpu_pct == 100.0
+    clock.now += RESUME_S
+    assert watch.report("a").gpus[0].util_gpu_pct is None
 
 
 def test_a_replay_is_judged_at_its_own_newest_frame_whenever_it_is_looked_at(clock: Clock) -> None:
@@ -308,7 +319,7 @@ def test_waiting_ends_with_what_was_waited_for_or_in_time(watch: Watch) -> None:
 
 
 WAITS = """
-from moetop.watch import Watch
+from moetop.watch import RESUME_S, RESUME_S, Watch
 print("waiting", flush=True)
 try:
     Watch(1.0).wait(lambda: False, None)
