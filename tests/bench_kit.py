@@ -45,24 +45,35 @@ class Times(NamedTuple):
 
 def time_command(argv: Sequence[str], env: Mapping[str, str], runs: int = 7) -> Times:
     """Median (and best) of several runs after one that fills the caches."""
-    walls, cpus, status = [], [], 0
+    return time_in_turn([argv], env, runs)[0]
+
+
+def time_in_turn(commands: Sequence[Sequence[str]], env: Mapping[str, str], runs: int = 7) -> list[Times]:
+    """The same of several commands, one after the other in each round, so that a busy moment meets all."""
+    walls: list[list[float]] = [[] for _ in commands]
+    cpus: list[list[float]] = [[] for _ in commands]
+    status = [0 for _ in commands]
     for number in range(runs + 1):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        begun = time.perf_counter()
-        status = subprocess.run(
-            argv,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        ).returncode
-        wall_s = time.perf_counter() - begun
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if number:
-            walls.append(wall_s)
-            cpus.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return Times(statistics.median(walls), min(walls), statistics.median(cpus), status)
+        for index, argv in enumerate(commands):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            begun = time.perf_counter()
+            status[index] = subprocess.run(
+                argv,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            ).returncode
+            wall_s = time.perf_counter() - begun
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            if number:
+                walls[index].append(wall_s)
+                cpus[index].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return [
+        Times(statistics.median(wall), min(wall), statistics.median(cpu), code)
+        for wall, cpu, code in zip(walls, cpus, status, strict=True)
+    ]
 
 
 def cpu_of(pid: int) -> float:

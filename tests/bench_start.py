@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench_kit import Figure, Times, environment, time_command
+from tests.bench_kit import Figure, Times, environment, time_in_turn
 from tests.rig.nvml_rig import Scenario, build_library
 
 PEERS = (("nvitop -1", "nvitop", ("-1",)), ("gpustat --json", "gpustat", ("--json",)))
@@ -20,24 +20,20 @@ def figures() -> list[Figure]:
         more = {} if real else Scenario(Path(folder) / "nvml.scenario", build_library()).environment
         env = environment(more)
         moetop = [sys.executable, "-m", "moetop"]
-        bare = time_command([sys.executable, "-c", "pass"], env)
-        one = time_command([*moetop, "--snapshot", "-", "--window", "0"], env)
-        help_ = time_command([*moetop, "--help"], env)
+        what = "moetop --snapshot - --window 0"
+        peers = {name: found for name, program, _ in PEERS if (found := _find(program)) is not None}
+        commands = [[sys.executable, "-c", "pass"], [*moetop, "--help"], [*moetop, "--snapshot", "-", "--window", "0"]]
+        commands += [[peers[name], *arguments] for name, _, arguments in PEERS if name in peers]
+        bare, help_, one, *theirs = time_in_turn(commands, env)
         rows = [
             Figure("python -c pass", bare.wall_s * 1000, "ms", note=_note(bare)),
             Figure("moetop --help", help_.wall_s * 1000, "ms", "150 ms wanted", 150, _note(help_)),
+            Figure(what, one.wall_s * 1000, "ms", note=_note(one)),
         ]
-        what = "moetop --snapshot - --window 0"
-        rows.append(Figure(what, one.wall_s * 1000, "ms", note=_note(one)))
-        for name, program, arguments in PEERS:
-            found = _find(program)
-            if found is None:
-                rows.append(Figure(what, None, "ms", note=f"{name} is not installed"))
-                continue
-            peer = time_command([found, *arguments], env)
-            note = "" if real else "over the stand-in library, which lacks calls it makes"
+        rows += [Figure(what, None, "ms", note=f"{name} is not installed") for name, _, _ in PEERS if name not in peers]
+        for name, peer in zip(peers, theirs, strict=True):
+            note = _note(peer) + ("" if real else "; the stand-in library lacks calls it makes")
             rows.append(Figure(what, one.wall_s * 1000, "ms", name, peer.wall_s * 1000, note))
-            rows.append(Figure("  processor time of both", one.cpu_s * 1000, "ms", name, peer.cpu_s * 1000))
     return rows
 
 
