@@ -10,7 +10,6 @@ import msgspec
 from moetop.diagnose import thresholds as th
 from moetop.diagnose.view import GpuView, HostView
 from moetop.diagnose.window import Figures
-from moetop.model import GpuState
 
 
 def is_spinning(gpu: GpuView) -> bool:
@@ -25,9 +24,9 @@ def is_waiting(f: Figures, name: str | None) -> bool:
         return False
     if f.util_gpu_pct < th.SPIN_UTIL_PCT or f.util_mem_pct > th.SPIN_MEMORY_UTIL_PCT or f.power_pct > th.SPIN_POWER_PCT:
         return False
-    if f.sm_pct is not None and f.sm_pct >= th.SPIN_SM_PCT:
+    if max(f.tensor_pct or 0.0, f.vector_pct or 0.0) >= th.WAITING_PIPE_PCT:
         return False
-    if f.dram_pct is not None and f.dram_pct >= th.SPIN_DRAM_PCT:
+    if f.dram_pct is not None and f.dram_pct >= th.WAITING_DRAM_PCT:
         return False
     return not (f.pcie_mib_s is not None and f.pcie_mib_s > th.TRANSFER_PCIE_MIB_S)
 
@@ -169,26 +168,77 @@ def link_capacity_mib_s(gen: int | None, width: int | None) -> float | None:
 
 def link_share_pct(gpu: GpuView) -> float | None:
     """Load of the PCIe link in its emptier direction, percent of what it carries: an all-reduce loads
-    both, an upload one."""
+    both, an upload one. Where the present width is not told (virtual machines) the greatest stands in."""
     f, sample = gpu.figures, gpu.newest
     if sample is None or f.pcie_rx_mib_s is None or f.pcie_tx_mib_s is None:
         return None
-    capacity = link_capacity_mib_s(sample.pcie_gen, sample.pcie_width)
+    gen = sample.pcie_gen if sample.pcie_gen is not None else gpu.report.pcie_gen_max
+    width = sample.pcie_width if sample.pcie_width is not None else gpu.report.pcie_width_max
+    capacity = link_capacity_mib_s(gen, width)
     return None if capacity is None else min(f.pcie_rx_mib_s, f.pcie_tx_mib_s) / capacity * 100
 
 
+def nvlink_share_pct(gpu: GpuView) -> float | None:
+    """Load of all NVLinks in their emptier direction, percent; None where the card's links are not known."""
+    gpm = gpu.figures.gpm
+    if gpm is None or gpm.nvlink_rx_mib_s is None or gpm.nvlink_tx_mib_s is None:
+        return None
+    capacity = next((most for word, most in th.NVLINK_MIB_S.items() if word in (gpu.report.name or "")), None)
+    return None if capacity is None else min(gpm.nvlink_rx_mib_s, gpm.nvlink_tx_mib_s) / capacity * 100
+
+
 def is_comms_bound(gpu: GpuView) -> bool:
-    """Both directions of the link near their limit while SMs or memory idle."""
-    load, f = link_share_pct(gpu), gpu.figures
-    if load is None or load < th.COMMS_LINK_PCT or gpu.report.state is GpuState.TRANSFER_BOUND:
-        return False
+    """Both directions of a link near their limit while SMs or memory idle."""
+    f = gpu.figures
     if f.util_gpu_pct is None or f.util_gpu_pct < th.HOST_BOUND_UTIL_PCT:
+        return False
+    full = (link_share_pct(gpu) or 0.0) >= th.COMMS_LINK_PCT or (nvlink_share_pct(gpu) or 0.0) >= th.COMMS_NVLINK_PCT
+    if not full:
         return False
     if f.sm_pct is not None and f.sm_pct < th.SM_UNDERUSED_PCT:
         return True
     if f.dram_pct is not None:
         return f.dram_pct < th.COMMS_DRAM_PCT
     return f.util_mem_pct is not None and f.util_mem_pct < th.COMMS_MEMORY_UTIL_PCT
+
+
+def traffic_mib_s(gpu: GpuView) -> float | None:
+    """What a GPU sends over NVLink, or over PCIe where NVLink is quiet, MiB/s; None without GPM."""
+    gpm = gpu.figures.gpm
+    if gpm is None:
+        return None
+    nvlink, pcie = gpm.nvlink_tx_mib_s, gpm.pcie_tx_mib_s
+    return nvlink if nvlink is not None and nvlink >= th.RANK_TRAFFIC_MIB_S else pcie
+
+
+def are_ranks(group: Sequence[GpuView]) -> bool:
+    """Whether GPUs exchange so much, and so equally, that they must be ranks of one job."""
+    loads = [load for g in group if (load := traffic_mib_s(g)) is not None]
+    if len(loads) < max(2, len(group)):
+        return False
+    return min(loads) >= th.RANK_TRAFFIC_MIB_S and max(loads) <= min(loads) * (1 + th.RANK_TRAFFIC_SPREAD_PCT / 100)
+
+
+def late_rank(group: Sequence[GpuView]) -> GpuView | None:
+    """The rank for which all others wait: it works more, or waits for its own host, while they are busy with
+    next to nothing. GPM only: utilization and power alone cannot tell a rank that waits from one that works."""
+    if not are_ranks(group):
+        return None
+    for gpu in group:
+        f, peers = gpu.figures, [g.figures for g in group if g is not gpu]
+        waiting = all(
+            p.util_gpu_pct is not None
+            and p.util_gpu_pct >= th.SPIN_UTIL_PCT
+            and p.sm_pct is not None
+            and p.sm_pct < th.SM_UNDERUSED_PCT
+            for p in peers
+        )
+        if not waiting or f.sm_pct is None or f.util_gpu_pct is None:
+            continue
+        ahead = f.sm_pct - max(p.sm_pct or 0.0 for p in peers)
+        if ahead >= th.RANK_SM_GAP or f.util_gpu_pct < th.RANK_HOST_UTIL_PCT:
+            return gpu
+    return None
 
 
 def is_link_narrow(gpu: GpuView) -> bool:

@@ -18,7 +18,9 @@ from moetop.diagnose.crossgpu import (
     is_really_working,
     is_seen_without_process,
     is_spinning,
+    late_rank,
     link_share_pct,
+    nvlink_share_pct,
     working_alone,
 )
 from moetop.diagnose.view import STARTING, GpuView, HostView
@@ -209,14 +211,14 @@ def find_comms(view: HostView) -> Iterator[Finding]:
             severity=Severity.WARNING,
             confidence=Confidence.MEASURED,
             summary=(
-                f"{words.gpus(g.index for g in full)}: the PCIe link is near its limit while the chip idles"
+                f"{words.gpus(g.index for g in full)}: {_full_link(full)} loaded both ways while the chip idles"
                 + (" (it runs narrower or slower than it could)" if narrow else "")
             ),
             gpus=tuple(g.index for g in full),
             evidence=(
                 *evidence,
-                f"{words.COMPARED}{words.number(th.COMMS_LINK_PCT)} % of what the link carries, in both directions "
-                "at once; the driver's counters under-read bursts",
+                f"{words.COMPARED}{words.number(th.COMMS_LINK_PCT)} % of what a PCIe link carries, "
+                f"{words.number(th.COMMS_NVLINK_PCT)} % of NVLink, in both directions at once",
                 words.RULED_OUT + "uploads (they load one direction)",
             ),
             remedy=(
@@ -243,6 +245,12 @@ def find_comms(view: HostView) -> Iterator[Finding]:
         )
 
 
+def _full_link(full: list[GpuView]) -> str:
+    if all((link_share_pct(g) or 0.0) < th.COMMS_LINK_PCT for g in full):
+        return "NVLink is"
+    return "the PCIe link is"
+
+
 def _link_width(gpu: GpuView) -> str:
     r = gpu.report
     return f"GPU {gpu.index} gen{r.pcie_gen} x{r.pcie_width} of gen{r.pcie_gen_max} x{r.pcie_width_max}"
@@ -250,6 +258,12 @@ def _link_width(gpu: GpuView) -> str:
 
 def _link_seen(gpu: GpuView) -> str:
     f, load = gpu.figures, link_share_pct(gpu)
+    nvlink = nvlink_share_pct(gpu)
+    if nvlink is not None and nvlink >= th.COMMS_NVLINK_PCT:
+        return (
+            f"{words.SEEN}GPU {gpu.index}: NVLink at {words.number(nvlink)} % of what it carries each way, "
+            f"{words.pct(f.util_gpu_pct)} busy, SMs {words.pct(f.sm_pct)} active"
+        )
     if f.pcie_rx_mib_s is None or f.pcie_tx_mib_s is None:
         return f"{words.SEEN}GPU {gpu.index}: link traffic not known"
     share = f" ({words.number(load)} % of what it carries)" if load is not None else ""
@@ -266,6 +280,10 @@ def find_stragglers(view: HostView) -> Iterator[Finding]:
         alone = working_alone(group)
         if alone is not None:
             yield _working_alone(alone, group)
+            continue
+        late = late_rank(group)
+        if late is not None:
+            yield _late(late, group)
             continue
         if any(is_spinning(g) for g in group):
             continue
@@ -287,6 +305,37 @@ def _working_alone(alone: GpuView, group: tuple[GpuView, ...]) -> Finding:
             f"{words.SEEN}GPU {alone.index}: {words.pct(alone.figures.power_pct)} of its power limit",
         ),
         remedy=("compare the ranks' work: expert placement, batch split, or one rank still compiling or tuning",),
+    )
+
+
+def _late(late: GpuView, group: tuple[GpuView, ...]) -> Finding:
+    f, rest = late.figures, [g for g in group if g is not late]
+    at_host = f.util_gpu_pct is not None and f.util_gpu_pct < th.RANK_HOST_UTIL_PCT
+    what = "waits for its own host" if at_host else "works more"
+    remedy = (
+        "look at that rank's process: CPU core, Python work between steps, logging, a debugger, other load on the host"
+        if at_host
+        else "compare the ranks' work: expert placement, batch split, kernel configuration, another process on that GPU"
+    )
+    return Finding(
+        kind=FindingKind.STRAGGLER,
+        severity=Severity.WARNING,
+        confidence=Confidence.MEASURED,
+        summary=(
+            f"GPU {late.index} {what} while {words.gpus(g.index for g in rest)} "
+            f"{words.verb(len(rest), 'waits', 'wait')} for it"
+        ),
+        gpus=(late.index,),
+        evidence=(
+            f"{words.SEEN}GPU {late.index}: {words.pct(f.util_gpu_pct)} busy, SMs {words.pct(f.sm_pct)} active, "
+            f"tensor pipe {words.pct(f.tensor_pct)}",
+            f"{words.SEEN}{words.gpus(g.index for g in rest)}: "
+            f"{words.span(g.figures.util_gpu_pct for g in rest)} busy, "
+            f"SMs {words.span(g.figures.sm_pct for g in rest)} active",
+            words.COMPARED + "link traffic is the same on all of them: they are ranks of one job",
+            words.NOT_KNOWN + "why that rank is late",
+        ),
+        remedy=(remedy, words.COMMAND + "py-spy dump --pid PID_OF_THAT_RANK"),
     )
 
 

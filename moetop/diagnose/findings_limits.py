@@ -39,7 +39,9 @@ def _is_capped_low(gpu: GpuView) -> bool:
 
 def _is_capped_elsewhere(gpu: GpuView) -> bool:
     drawn, util = gpu.figures.power_pct, gpu.figures.util_gpu_pct
-    if not _has(gpu, Limit.SW_POWER_CAP) or drawn is None or (util is not None and util < th.IDLE_UTIL_PCT):
+    if not _has(gpu, Limit.SW_POWER_CAP) or drawn is None:
+        return False
+    if util is not None and util < th.HOST_BOUND_UTIL_PCT:  # bursts at the limit, pauses between: the mean is lower
         return False
     return drawn < th.CAP_ELSEWHERE_PCT
 

@@ -71,6 +71,14 @@ MEASURED: tuple[Step, ...] = (
     (GpuState.TENSOR_BUSY, (Test("tensor_pct", ">=", th.TENSOR_BUSY_PCT),)),
     (GpuState.SM_UNDERUSED, (Test("sm_pct", "<", th.SM_UNDERUSED_PCT),)),
     (
+        GpuState.SM_UNDERUSED,
+        (
+            Test("tensor_pct", "<", th.WAITING_PIPE_PCT),
+            Test("vector_pct", "<", th.WAITING_PIPE_PCT),
+            Test("dram_pct", "<", th.WAITING_DRAM_PCT),
+        ),
+    ),
+    (
         GpuState.VECTOR_BOUND,
         (Test("tensor_pct", "<", th.VECTOR_TENSOR_PCT), Test("vector_pct", ">", th.VECTOR_FP_PCT)),
     ),
@@ -337,7 +345,7 @@ STATE_WORDS: dict[GpuState, str] = {
     GpuState.IDLE: "nothing runs",
     GpuState.HOST_BOUND: "the GPU waits for the host between kernels",
     GpuState.TRANSFER_BOUND: "busy with copies over the link, not with kernels",
-    GpuState.SM_UNDERUSED: "a kernel is resident but most SMs do nothing: waiting on a peer, or too few blocks",
+    GpuState.SM_UNDERUSED: "a kernel is resident but the SMs do next to nothing: waiting on a peer, or too few blocks",
     GpuState.TENSOR_STARVED: "SMs busy while tensor pipe and memory are both far from busy",
     GpuState.VECTOR_BOUND: "SMs busy in arithmetic that does not use tensor cores",
     GpuState.MEMORY_BOUND: "memory is near its limit: normal for decode at small batch",

@@ -33,6 +33,14 @@ TENSOR_BUSY_PCT = 50.0
 SM_UNDERUSED_PCT = 60.0
 """Below: most SMs wait. H200: spin 0.8, few_ctas 12, comm_mix 44; decode_gemv 84, dense_gemm 96."""
 
+WAITING_PIPE_PCT = 1.0
+"""Tensor and fp pipes below this, with DRAM below WAITING_DRAM_PCT: resident warps that only wait, however
+many SMs they hold. H200: a polling block on every SM (calibration spin_132) reads SM 80, pipes 0; NCCL waiting
+for an absent rank (ranks hang) SM 18, pipes 0; moe_few_ctas tensor 7; moe_tiny_tiles tensor 6."""
+
+WAITING_DRAM_PCT = 2.0
+"""H200: spin_1block, spin_132, hang 0.0; moe_few_ctas 12; moe_untuned 8-29."""
+
 VECTOR_TENSOR_PCT = 2.0
 """Below, with the fp pipes busy: vector work. H200: fp32_alu 0.5; moe_untuned 9."""
 
@@ -147,12 +155,6 @@ SPIN_MEMORY_UTIL_PCT = 0.5
 SPIN_POWER_PCT = 25.0
 """At most this share of the limit is near idle. H200: idle 18, spin 19; reports 15-20."""
 
-SPIN_SM_PCT = 10.0
-"""GPM: SM activity at or above this is not spinning (H200: spin 0.8, few_ctas 12)."""
-
-SPIN_DRAM_PCT = 2.0
-"""GPM: DRAM activity at or above this is not spinning (H200: spin 0.0, few_ctas 12)."""
-
 GHOST_MEMORY_MIB = 1024.0
 """Used memory below this holds no model (report: 4 MiB on a GPU with a stuck counter; a context takes 500)."""
 
@@ -177,9 +179,31 @@ STRAGGLER_CLOCK_PCT = 5.0
 STRAGGLER_UTIL_PCT = 80.0
 """... and all of them are at least so busy."""
 
-COMMS_LINK_PCT = 60.0
-"""Both directions at or above this share of what the PCIe link carries: near its limit (report: 72 % on
-a gen4 x8 link, and the driver's counters under-read bursts)."""
+COMMS_LINK_PCT = 40.0
+"""Both directions at or above this share of what the PCIe link carries: near its limit. H200 pairs through host
+memory: tp_bad 48, reduce_large_shm 60 (ranks); report: 72 % on a gen4 x8 link. An upload loads one direction."""
+
+COMMS_NVLINK_PCT = 50.0
+"""The same for NVLink. H200 pairs: reduce_large 70; slow_grid 8, tp_good 5, reduce_medium 13 (ranks)."""
+
+NVLINK_MIB_S: dict[str, float] = {"A100": 286102.0, "H100": 429153.0, "H200": 429153.0, "B200": 858307.0}
+"""NVLink of a whole card in one direction, MiB/s, by a word of its name: 300, 450 and 900 GB/s (vendor). PCIe and
+reduced variants carry less, so their share reads too low and nothing is said."""
+
+RANK_TRAFFIC_MIB_S = 1000.0
+"""Link traffic from which GPUs may be ranks of one job. H200 pairs: slow_host 6,880;
+dp_gemm 0 over NVLink, under 150 over PCIe."""
+
+RANK_TRAFFIC_SPREAD_PCT = 10.0
+"""Ranks of one collective send and receive alike: within this of each other (H200 pairs: within 1)."""
+
+RANK_SM_GAP = 25.0
+"""A rank whose SMs are busier than every waiting peer's by this many points does more work. H200 pairs:
+slow_grid 33, slow_kernel 47; tp_good 3, reduce_large 0."""
+
+RANK_HOST_UTIL_PCT = 50.0
+"""A rank under this utilization while its peers wait at SPIN_UTIL_PCT or more waits for its own host (H200 pairs:
+slow_host 11)."""
 
 COMMS_MEMORY_UTIL_PCT = 20.0
 """Memory utilization below this beside a full link: memory idles (report: 8)."""

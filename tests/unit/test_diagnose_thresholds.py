@@ -114,6 +114,22 @@ def measured_link(dram: float) -> bool:
     return link(0.0, gpm=activity)
 
 
+def nvlink(load_pct: float) -> bool:
+    speed = th.NVLINK_MIB_S["H200"] * load_pct / 100
+    activity = gpm(sm_active_pct=17.0, tensor_pct=0.0, dram_pct=25.0, nvlink_rx_mib_s=speed, nvlink_tx_mib_s=speed)
+    return "comms_bound" in standing(host({"gpm": activity}, {"gpm": activity}).report())
+
+
+def ranks(*, traffic: float = 30000.0, spread_pct: float = 0.0, sm: float = 84.0, util: float = 98.0) -> bool:
+    """Whether the second of two ranks is called late while the first waits at 30 % SM activity."""
+    more = traffic * (1 + spread_pct / 100)
+    waits_ = gpm(sm_active_pct=30.0, tensor_pct=20.0, dram_pct=9.0, nvlink_rx_mib_s=traffic, nvlink_tx_mib_s=traffic)
+    works = gpm(sm_active_pct=sm, tensor_pct=20.0, dram_pct=17.0, nvlink_rx_mib_s=more, nvlink_tx_mib_s=more)
+    first = {"gpm": waits_, "util_mem_pct": 12.0, "power_w": 400.0}
+    second = {"gpm": works, "util_mem_pct": 23.0, "util_gpu_pct": util}
+    return "straggler" in standing(host(first, second).report())
+
+
 def kv(kv_usage_pct: float) -> bool:
     server = {"metrics": {"running": 4.0, "waiting": 0.0, "kv_usage_pct": kv_usage_pct}}
     return "overloaded" in standing(host({}, server=server).report())
@@ -225,8 +241,8 @@ CROSSINGS: dict[str, tuple[Probe, float, float]] = {
     "SPIN_UTIL_PCT": (lambda v: pair(util_gpu_pct=v), 94.9, 95.1),
     "SPIN_MEMORY_UTIL_PCT": (lambda v: pair(util_mem_pct=v), 0.4, 0.6),
     "SPIN_POWER_PCT": (lambda v: pair(power_w=7 * v), 24.9, 25.1),
-    "SPIN_SM_PCT": (lambda v: pair(gpm=gpm(sm_active_pct=v, tensor_pct=0.0, dram_pct=0.0)), 9.9, 10.1),
-    "SPIN_DRAM_PCT": (lambda v: pair(gpm=gpm(sm_active_pct=1.0, tensor_pct=0.0, dram_pct=v)), 1.9, 2.1),
+    "WAITING_PIPE_PCT": (lambda v: dark(sm_active_pct=80.0, tensor_pct=v, dram_pct=0.1), 0.9, 1.1),
+    "WAITING_DRAM_PCT": (lambda v: dark(sm_active_pct=80.0, tensor_pct=0.0, dram_pct=v), 1.9, 2.1),
     "GHOST_MEMORY_MIB": (ghost, 1023.0, 1025.0),
     "WORKING_POWER_PCT": (works_while_peers_wait, 39.9, 40.1),
     "EQUAL_MEMORY_PCT": (lambda v: equals(memory_used_mib=80000.0 * (1 + v / 100)), 14.9, 15.1),
@@ -234,7 +250,12 @@ CROSSINGS: dict[str, tuple[Probe, float, float]] = {
     "STRAGGLER_SPREAD_PCT": (spread, 9.9, 10.1),
     "STRAGGLER_CLOCK_PCT": (lambda v: equals(sm_clock_mhz=1900.0 * (1 - v / 100)), 4.9, 5.1),
     "STRAGGLER_UTIL_PCT": (lambda v: equals(util_gpu_pct=v), 79.9, 80.1),
-    "COMMS_LINK_PCT": (link, 59.9, 60.1),
+    "COMMS_LINK_PCT": (link, 39.9, 40.1),
+    "COMMS_NVLINK_PCT": (nvlink, 49.9, 50.1),
+    "RANK_TRAFFIC_MIB_S": (lambda v: ranks(traffic=v), 999.0, 1001.0),
+    "RANK_TRAFFIC_SPREAD_PCT": (lambda v: ranks(spread_pct=v), 9.9, 10.1),
+    "RANK_SM_GAP": (lambda v: ranks(sm=30.0 + v), 24.9, 25.1),
+    "RANK_HOST_UTIL_PCT": (lambda v: ranks(sm=6.0, util=v), 49.9, 50.1),
     "COMMS_MEMORY_UTIL_PCT": (lambda v: link(80.0, util_mem_pct=v), 19.9, 20.1),
     "COMMS_DRAM_PCT": (measured_link, 39.9, 40.1),
     "KV_FULL_PCT": (kv, 89.9, 90.1),
@@ -251,6 +272,7 @@ WORDED_OR_STRUCTURAL = {
     "MAJORITY_SHARE": "test_states.py: two kinds of work in a window, and four",
     "STRAGGLER_MIN_GPUS": "test_diagnose_patterns.py: two GPUs cannot show which differs",
     "PCIE_LANE_MIB_S": "a table of PCI-SIG",
+    "NVLINK_MIB_S": "a table of the vendor",
     "PCIE_EFFICIENCY": "scales the link's capacity",
 }
 

@@ -319,7 +319,7 @@ def test_waiting_ends_with_what_was_waited_for_or_in_time(watch: Watch) -> None:
 
 
 WAITS = """
-from moetop.watch import RESUME_S, RESUME_S, Watch
+from moetop.watch import Watch
 print("waiting", flush=True)
 try:
     Watch(1.0).wait(lambda: False, None)
