@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from moetop import __version__
@@ -163,16 +164,17 @@ def _run(args: argparse.Namespace) -> ExitCode:
         return _run_mode(args)
 
 
-def _head_start(args: argparse.Namespace) -> AbstractContextManager[None]:
+@contextmanager
+def _head_start(args: argparse.Namespace) -> Iterator[None]:
     """The probe of this machine, started before the rest is loaded where one sample of it is surely wanted."""
     elsewhere = (args.host, args.demo, args.replay, args.log, args.smi_log, args.metrics, args.retune, args.doctor)
     once = args.snapshot is not None and args.every is None and args.window == 0
-    if not once or any(elsewhere) or args.config is not None or args.record is not None or args.debug is not None:
-        return nullcontext()
     from moetop.places import has_config
 
-    if has_config():
-        return nullcontext()
+    settings = (args.config, args.record, args.debug)
+    if not once or any(elsewhere) or any(given is not None for given in settings) or has_config():
+        yield
+        return
     from moetop.transport.installed import started_ahead
 
     def options() -> Mapping[str, object]:
@@ -180,7 +182,12 @@ def _head_start(args: argparse.Namespace) -> AbstractContextManager[None]:
 
         return ProbeOptions.single(args.interval or 1.0).wire()
 
-    return started_ahead(options)
+    gc.disable()  # collecting while modules load costs more than one sample leaves behind
+    try:
+        with started_ahead(options):
+            yield
+    finally:
+        gc.enable()
 
 
 def _run_mode(args: argparse.Namespace) -> ExitCode:
