@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from moetop.errors import ExitCode, LinkError
 from moetop.headless import CONNECT_GRACE_S, SEARCH_GRACE_S, first_remedy
-from moetop.model import HostReport, Link, LinkPhase, LogPlace, Status
+from moetop.model import HostReport, Link, LinkPhase, Status
 from moetop.text import plain
 
 if TYPE_CHECKING:
@@ -75,9 +75,13 @@ def examine(
         return
     yield _nvml(report, statuses)
     yield _gpm(report)
-    yield from _servers(report, statuses)
+    yield from _servers(report, words.get("server"))
+    troubles = {code: statuses[code].message for code in LOG_FIXES if code in statuses}
+    for code, message in troubles.items():
+        yield Check("log", "fail", message, LOG_FIXES[code])
     for note in report.notes:
-        yield Check("rights", "warn", note)
+        if note not in troubles.values():
+            yield Check("rights", "warn", note)
 
 
 def _nvml(report: HostReport, statuses: Mapping[str, Status]) -> Check:
@@ -112,33 +116,28 @@ def _gpm(report: HostReport) -> Check:
     return Check("gpm", "warn", f"{able} of {len(report.gpus)} GPUs ({why}): verdicts on the others are inferred")
 
 
-def _servers(report: HostReport, statuses: Mapping[str, Status]) -> Iterator[Check]:
+def _servers(report: HostReport, not_looked: str | None) -> Iterator[Check]:
+    """Servers and where their logs go; a log that cannot be read is said by the caller."""
     if not report.servers:
-        fix = "start moetop as the server's user, or name its log with --log-path"
-        yield Check("server", "warn", "no SGLang, vLLM or TensorRT-LLM process found", fix)
-        trouble = next((statuses[code] for code in ("log_denied", "log_missing") if code in statuses), None)
-        if trouble is not None:
-            yield Check("log", "fail", trouble.message, LOG_FIXES[trouble.code])
-        else:
-            yield Check("log", "skip", "no server")
+        if not_looked is not None:
+            yield Check("server", "skip", not_looked)
+            return
+        advice = "start moetop as the server's user, or name its log with --log-path"
+        yield Check("server", "warn", "no SGLang, vLLM or TensorRT-LLM process found", advice)
+        yield Check("log", "skip", "no server")
         return
     for server in report.servers:
         version = f" {server.version}" if server.version else ""
         running = f"pid {server.pid}" if server.pid is not None else "known from its log only"
         yield Check("server", "ok", f"{server.name}: {server.engine or 'unknown engine'}{version}, {running}")
-        yield _log(server.log, sum(server.counts.values()), statuses)
-
-
-def _log(place: LogPlace | None, understood: int, statuses: Mapping[str, Status]) -> Check:
-    if place is None or place.target is None:
-        if understood:
-            return Check("log", "ok", f"{understood} lines understood")
-        why = place.why if place is not None else None
-        return Check("log", "warn", why or "its output is not known", place.fix if place is not None else None)
-    for code, fix in LOG_FIXES.items():
-        if code in statuses and place.target in statuses[code].message:
-            return Check("log", "fail", statuses[code].message, fix)
-    return Check("log", "ok", f"{place.kind} {place.target}, {understood} lines understood")
+        place, understood = server.log, sum(server.counts.values())
+        if place is not None and place.target is not None:
+            yield Check("log", "ok", f"{place.kind} {place.target}, {understood} lines understood")
+        elif understood or server.pid is None:
+            yield Check("log", "ok", f"{understood} lines understood")
+        else:
+            why, fix = (place.why, place.fix) if place is not None else (None, None)
+            yield Check("log", "warn", why or "its output is not known", fix)
 
 
 def _settings_words(config: Config) -> dict[str, str]:
@@ -170,6 +169,7 @@ def run_doctor(config: Config) -> ExitCode:
     settings = _settings_words(config)
     watch = session.watch
     names = watch.names()
+    looked = {host.name: host.discover for host in config.hosts}
 
     def known(name: str) -> dict[str, str]:
         hello = watch.hello(name)
@@ -178,6 +178,8 @@ def run_doctor(config: Config) -> ExitCode:
             words["python"] = hello.python
         if hello is not None and hello.user:
             words["session"] = f"as {hello.user}" + (f" on {hello.hostname}" if hello.hostname else "")
+        if not looked[name]:
+            words["server"] = "not looked for (discover: false)"
         return words
 
     with session.running():

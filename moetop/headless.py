@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from moetop.recording import Recorder
     from moetop.session import Session
 
-CONNECT_GRACE_S = 20.0
-"""How long a snapshot waits for a host's first sample (judgement: slow jump hosts answer in 10 s)."""
+CONNECT_GRACE_S = 30.0
+"""How long a snapshot waits for a host's first sample (judgement: slow jump hosts answer in 10 s; a driver or an
+nvidia-smi that hangs is only called so after 20 s, and must be called so rather than "no answer")."""
 
 SEARCH_GRACE_S = 8.0
 """How long it waits beyond the window for servers and their logs (judgement: the answer is due in ten seconds)."""

@@ -34,6 +34,10 @@ class Said:
         return {host["name"]: host for host in json.loads(self.out)["hosts"]}
 
 
+AS_A_TERMINAL = ("env", "--default-signal=INT")
+"""A test run in the background hands down that SIGINT is ignored; a terminal does not."""
+
+
 class Moetop:
     """Starts `moetop`; every process it started is gone after the test."""
 
@@ -51,7 +55,7 @@ class Moetop:
 
     def start(self, *arguments: str, **settings: Any) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "moetop", *arguments],
+            [*AS_A_TERMINAL, sys.executable, "-m", "moetop", *arguments],
             env=self.environment,
             cwd=settings.pop("cwd", self.folder),
             stdin=settings.pop("stdin", subprocess.DEVNULL),

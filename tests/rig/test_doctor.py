@@ -126,8 +126,14 @@ def test_a_log_that_cannot_be_read_is_said_and_the_host_is_still_watched(
 ) -> None:
     log = tmp_path / name
     (tmp_path / "folder").mkdir()
-    said = ended(doctor("--host", place(gpu_host), f"--log-path={log}"))
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        f"hosts: [{{name: h, address: 127.0.0.1, port: {gpu_host.port}, discover: false, logs: [{log}]}}]"
+    )
+    said = ended(doctor("--config", str(config)))
     found = steps(said)
+    assert found["server"] == ("–", "not looked for (discover: false)")
+    assert "rights" not in found
     assert said.code == 0, said.out
     assert found["log"][0] == "✕" and words in found["log"][1], said.out
 

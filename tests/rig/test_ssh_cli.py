@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rig.cli_kit import AS_A_TERMINAL
 from tests.rig.sshd_rig import Client, Sshd, free_port, until
 
 
@@ -23,7 +24,7 @@ def moetop(client: Client, tmp_path: Path) -> Callable[..., subprocess.Popen[str
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "moetop", *arguments],
+            [*AS_A_TERMINAL, sys.executable, "-m", "moetop", *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
