@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
-.PHONY: demo test test-slow test-gpu faults lint bench schema clean system
+.PHONY: demo test test-slow test-gpu faults lint bench schema pictures clean system
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "moetop needs Python 3.10 or later: make PY=python3.12" >&2; exit 1; }
@@ -41,6 +41,9 @@ bench: $(STAMP)
 
 schema: $(STAMP)
 	$(BIN)/python -m moetop.export.schema
+
+pictures: $(STAMP)
+	$(BIN)/python docs/make_pictures.py docs/img
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info tests/.build .mypy_cache .ruff_cache .hypothesis

@@ -7,32 +7,39 @@ import sys
 from pathlib import Path
 
 from moetop.cli import build_parser
+from moetop.screen import SessionActions
 from moetop.session import load_config, open_session
 from moetop.ui.app import MoetopApp
 from moetop.ui.svg import steady
 
-SETTLE_S = 12.0
-"""A window of samples, so that states and findings stand."""
+SETTLE_S = 14.0
+"""A window of samples and a little, so that states and findings stand."""
 
 PICTURES: tuple[tuple[str, tuple[int, int], str, tuple[str, ...]], ...] = (
     ("fleet", (120, 40), "dark", ()),
-    ("fleet-small", (80, 24), "dark", ()),
-    ("fleet-light", (120, 40), "light", ()),
-    ("why", (120, 44), "dark", ("w",)),
-    ("server", (120, 44), "dark", ("v",)),
-    ("log", (120, 30), "dark", ("l",)),
-    ("map", (120, 40), "dark", ("M",)),
+    ("why", (120, 40), "dark", ("w",)),
+    ("map", (120, 32), "dark", ("M",)),
+    ("log", (120, 30), "dark", ("l", "x")),
 )
+"""Name, size, theme and the keys that lead there from the fleet."""
 
 
 async def render(folder: Path) -> None:
     args = build_parser().parse_args(["--demo"])
-    session = open_session(args, load_config(args))
-    note = session.notes[0] if session.notes else None
+    config = load_config(args)
+    session = open_session(args, config)
     with session.running():
         await asyncio.sleep(SETTLE_S)
         for name, size, theme, keys in PICTURES:
-            app = MoetopApp(session.watch, theme=theme, demo_note=note, ticking=False, no_color=False, ascii_only=False)
+            app = MoetopApp(
+                session.watch,
+                actions=SessionActions(session, config),
+                theme=theme,
+                demo_note=session.notes[0],
+                ticking=False,
+                no_color=False,
+                ascii_only=False,
+            )
             async with app.run_test(size=size) as pilot:
                 for key in ("", *keys):
                     app.gather_now()
@@ -40,13 +47,13 @@ async def render(folder: Path) -> None:
                     if key:
                         await pilot.press(key)
                         await pilot.pause()
-                app.clear_notifications()
+                app.show_top()  # once more now that every widget has its size
                 await pilot.pause()
                 (folder / f"{name}.svg").write_text(steady(app.export_screenshot(title="moetop --demo")), "utf-8")
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "pictures"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "img"
     folder.mkdir(parents=True, exist_ok=True)
     asyncio.run(render(folder))
 

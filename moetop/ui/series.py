@@ -22,6 +22,9 @@ TRAIL_S = 120.0
 
 TRAIL_POINTS = 16
 
+TRAIL_GPUS = 128
+"""With more GPUs only those of the chosen host have trails: more would hide the points, and hold keys back."""
+
 QUARTER_S = 900.0
 """Time zones lie whole quarters of an hour apart."""
 
@@ -171,6 +174,7 @@ def map_points(
     feed: WatchFeed, hosts: Sequence[HostView], kind: str, chosen: tuple[str, int | None] | None, trails: bool = True
 ) -> tuple[list[Point], int]:
     """Every GPU of `hosts` as a point of a map, and how many could not be placed."""
+    many = sum(len(host.report.gpus) for host in hosts) > TRAIL_GPUS
     x_name, y_name = ("util_gpu_pct", "power_pct") if kind == "power" else ("tensor_pct", "dram_pct")
     points: list[Point] = []
     missing = 0
@@ -189,7 +193,8 @@ def map_points(
                 missing += 1
                 continue
             sign, key = gpu_sign(gpu), (host.name, gpu.index)
-            history = feed.history(host.name, gpu.index) if trails else None
+            with_trail = trails and (not many or (chosen is not None and chosen[0] == host.name))
+            history = feed.history(host.name, gpu.index) if with_trail else None
             trail = history.recent((x_name, y_name), TRAIL_S, TRAIL_POINTS) if history is not None else []
             name = clean(host.name, 40)[:14] if named else ""
             points.append(Point(x, y, sign.glyph, sign.role, name, trail, chosen == key, key))
@@ -198,4 +203,7 @@ def map_points(
 
 def choose_point(points: Sequence[Point], chosen: tuple[str, int | None] | None) -> list[Point]:
     """The same points with that of the chosen GPU marked."""
-    return [replace(point, chosen=True) if point.key == chosen else point for point in points]
+    return [
+        replace(point, chosen=point.key == chosen) if point.chosen != (point.key == chosen) else point
+        for point in points
+    ]

@@ -42,7 +42,7 @@ class FleetScreen(FleetPrompts):
         self._log_source: tuple[str, str | None] = ("", None)
         self._moved = False
         self._following = False
-        self._map_cache: tuple[object, str, list[Point], int] | None = None
+        self._map_cache: tuple[object, tuple[str, str], list[Point], int] | None = None
 
     def body(self) -> Iterable[Widget]:
         yield AnswerLines()
@@ -196,9 +196,10 @@ class FleetScreen(FleetPrompts):
         app = self.moetop
         kind = POWER_MAP if app.map_kind == "power" else ACTIVITY_MAP
         cache = self._map_cache
-        if cache is None or cache[0] is not self.scene or cache[1] != kind.key:
-            found, missing = map_points(app.feed, self.scene.hosts, kind.key, None)
-            cache = self._map_cache = (self.scene, kind.key, found, missing)
+        key = (kind.key, app.chosen[0] if app.chosen is not None else "")
+        if cache is None or cache[0] is not self.scene or cache[1] != key:
+            found, missing = map_points(app.feed, self.scene.hosts, kind.key, app.chosen)
+            cache = self._map_cache = (self.scene, key, found, missing)
         points, missing = choose_point(cache[2], app.chosen), cache[3]
         if not points and missing:
             why = "no GPU gives tensor and DRAM activity (GPM)" if kind is ACTIVITY_MAP else "no utilization and power"

@@ -11,7 +11,7 @@ from moetop.ui import keys
 from moetop.ui.charts import Line
 from moetop.ui.maps import ACTIVITY_MAP, POWER_MAP, point_map
 from moetop.ui.screens.base import MoeScreen
-from moetop.ui.series import map_points
+from moetop.ui.series import TRAIL_GPUS, map_points
 from moetop.ui.widgets.plots import Plot
 from moetop.ui.widgets.text import TextLine
 
@@ -31,13 +31,17 @@ class MapScreen(MoeScreen):
 
     def show_scene(self) -> None:
         kind = POWER_MAP if self.moetop.map_kind == "power" else ACTIVITY_MAP
-        self.query_one("#title", TextLine).say(
-            [(f" {kind.title}", "text!"), (f"   {kind.claim}", "quiet")], right=[("dots: the last 2 minutes ", "quiet")]
-        )
         self.query_one("#map", Plot).redraw()
         _points, missing = map_points(self.moetop.feed, self.scene.hosts, kind.key, None, trails=False)
         why = "no value" if self.moetop.map_kind == "power" else "idle, or no value"
+        if self.scene.gpu_count() > TRAIL_GPUS:
+            trails = "dots: the last 2 minutes of the chosen host "
+        else:
+            trails = "dots: the last 2 minutes "
         words = f" {missing} GPU{'s are' if missing != 1 else ' is'} not on the map: {why}" if missing else ""
+        self.query_one("#title", TextLine).say(
+            [(f" {kind.title}", "text!"), (f"   {kind.claim}", "quiet")], right=[(trails, "quiet")]
+        )
         self.query_one("#note", TextLine).say([(words, "quiet")])
 
     def _draw(self, width: int, height: int) -> list[Line]:
