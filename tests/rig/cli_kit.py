@@ -20,6 +20,7 @@ from tests.rig.nvml_rig import Scenario
 from tests.rig.sshd_rig import Client, Sshd
 
 PATIENCE_S = 45.0
+FAST = ("--window", "0.3", "--interval", "0.1")
 
 
 @dataclass(frozen=True)

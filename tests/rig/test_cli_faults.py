@@ -5,9 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,38 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from moetop.cli import main
-from tests.rig.cli_kit import Lines, Moetop, ended, interrupt, place, sentence
+from tests.rig.cli_kit import FAST, Lines, Moetop, ended, interrupt, place, sentence
 from tests.rig.nvml_rig import Scenario
 from tests.rig.sshd_rig import Client, Sshd, descendants, free_port, is_running, keygen, until
+from tests.rig.terminal_kit import Terminal, needs_tmux
+from tests.rig.test_ssh import full_listener
 
 ROOT = Path(__file__).parents[2]
 STAND_IN_SMI = Path(__file__).parent / "stand_in_smi.py"
 RECORDING = Path(__file__).parents[1] / "data" / "recordings" / "h200-dense_gemm.jsonl"
-FAST = ("--window", "0.3", "--interval", "0.1")
 
 
 # ── hosts that cannot be watched ─────────────────────────────────────────────────────────────────
-
-
-class full_listener:
-    """A port whose queue is full, so that the kernel drops further connection attempts."""
-
-    def __enter__(self) -> int:
-        self.listener = socket.socket()
-        self.listener.bind(("127.0.0.1", 0))
-        self.listener.listen(0)
-        self.waiting = []
-        for _ in range(3):
-            sock = socket.socket()
-            sock.setblocking(False)
-            sock.connect_ex(self.listener.getsockname())
-            self.waiting.append(sock)
-        return int(self.listener.getsockname()[1])
-
-    def __exit__(self, *_: object) -> None:
-        for sock in [*self.waiting, self.listener]:
-            sock.close()
 
 
 def test_every_way_not_to_reach_a_host_is_one_sentence_with_what_to_do_and_exit_code_4(
@@ -331,41 +309,6 @@ def test_the_screen_without_a_terminal_says_what_to_do(moetop: Moetop) -> None:
     assert "--snapshot" in sentence(said)
 
 
-needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
-
-
-class Terminal:
-    """A real terminal of a given size with `moetop` in it."""
-
-    def __init__(self, moetop: Moetop, folder: Path, width: int, height: int, *arguments: str) -> None:
-        self.socket = str(folder / "tmux")
-        self.status = folder / "status"
-        words = " ".join([sys.executable, "-m", "moetop", *arguments])
-        environment = {**moetop.environment, "TERM": "screen-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
-        for name in ("COLUMNS", "LINES", "NO_COLOR"):  # they would speak of another terminal
-            environment.pop(name, None)
-        self.tmux(
-            "-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height),
-            f"{words}; echo $? > {self.status}; sleep 60", env=environment,
-        )  # fmt: skip
-
-    def tmux(self, *words: str, env: dict[str, str] | None = None) -> str:
-        command = ["tmux", "-u", "-S", self.socket, *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
-
-    def text(self) -> str:
-        return self.tmux("capture-pane", "-p")
-
-    def press(self, key: str) -> None:
-        self.tmux("send-keys", key)
-
-    def ended(self) -> bool:
-        return self.status.exists() and self.status.read_text().strip() != ""
-
-    def close(self) -> None:
-        subprocess.run(["tmux", "-S", self.socket, "kill-server"], check=False, capture_output=True)
-
-
 @needs_tmux
 def test_a_terminal_too_small_says_how_much_it_needs_and_control_c_leaves_with_130(
     moetop: Moetop, tmp_path: Path
@@ -420,72 +363,3 @@ def test_a_second_control_c_changes_nothing(gpu_host: Sshd, moetop: Moetop) -> N
     assert said.code == 130
     assert "Traceback" not in said.err and "Exception ignored" not in said.err
     until(lambda: not gpu_host.session_pids())
-
-
-# ── hostile names ────────────────────────────────────────────────────────────────────────────────
-
-HOSTILE = (
-    "$(touch {mark})",
-    "`touch {mark}`",
-    "; touch {mark}",
-    "a;touch${{IFS}}{mark}",
-    "| touch {mark}",
-    "a\ntouch {mark}",
-    "-oProxyCommand=touch {mark}",
-    "-E{mark}",
-    "x'$(touch {mark})'",
-    "root@$(touch {mark})",
-    "$(touch {mark})@127.0.0.1",
-    "%h\x1b]0;owned\x07",
-)
-
-
-def test_hostile_host_names_run_nothing_and_are_refused(
-    moetop: Moetop, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    mark = tmp_path / "mark"
-    config, hosts = tmp_path / "c.yaml", tmp_path / "hosts"
-    for text in HOSTILE:
-        name = text.format(mark=mark)
-        hosts.write_text(name)
-        for ways in (
-            {"hosts": [{"name": "alias", "address": name}]},
-            {"groups": [{"name": "g", "hosts": [name]}]},
-            {"groups": [{"name": "g", "hosts_file": str(hosts)}]},
-        ):
-            config.write_text(json.dumps(ways))
-            assert main(["--config", str(config), "--snapshot", "-"]) == 2, (name, ways)
-        assert main([f"--retune={name}", "--dry-run"]) == 2, name
-        assert main([f"--host={name}", "--snapshot", "-"]) == 2, name
-        said = capsys.readouterr()
-        assert said.out == "" and "\x1b" not in said.err and len(said.err.splitlines()) == 5
-    whole = moetop(f"--host={HOSTILE[0].format(mark=mark)}", "--snapshot", "-")
-    assert whole.code == 2 and sentence(whole)
-    assert not mark.exists()
-
-
-def test_hostile_paths_and_server_names_reach_no_shell(gpu_host: Sshd, moetop: Moetop, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    paths = [f"/tmp/$(touch {mark})", f"/tmp/`touch {mark}`", f"/tmp/; touch {mark}", f"/tmp/'; touch {mark}; '"]
-    config = tmp_path / "c.yaml"
-    entry = {
-        "name": place(gpu_host),
-        "logs": [*paths, {"source": "c", "command": ["sh", "-c", 'cat "$0"', f"$(touch {mark})"]}],
-        "servers": [{"match": {"argv": f"$(touch {mark})"}, "log": paths[0], "start": [f"; touch {mark}"]}],
-    }
-    config.write_text(json.dumps({"hosts": [entry]}))
-    record = tmp_path / "r.jsonl"
-    watched = moetop("--config", str(config), "--record", str(record), "--duration", "1.5")
-    assert watched.code == 0, watched.err
-    assert "does not exist" in record.read_text()
-    assert moetop(f"--host={place(gpu_host)}", "--log-path=-x;touch", "--snapshot", "-").code == 2
-    assert not mark.exists()
-
-
-@pytest.mark.faults
-def test_hostile_server_names_of_a_retune_reach_no_shell(gpu_host: Sshd, moetop: Moetop, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    named = moetop("--retune", place(gpu_host), "--server", f"$(touch {mark}); touch {mark}", "--dry-run")
-    assert named.code in (2, 7)
-    assert not mark.exists()

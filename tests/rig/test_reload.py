@@ -23,7 +23,7 @@ from moetop.transport.replay import FrameTransport
 from moetop.watch import Watch
 from tests.rig.cli_kit import Lines, Moetop
 from tests.rig.sshd_rig import Client, Sshd, descendants, is_running, until
-from tests.rig.test_cli_faults import Terminal, needs_tmux
+from tests.rig.terminal_kit import Terminal, needs_tmux
 
 
 def aliases(client: Client, server: Sshd, *names: str) -> None:
