@@ -81,7 +81,7 @@ DEEDS: tuple[Deed, ...] = (
     Deed("earlier", ("left_square_bracket",), "time", "Go back in time",
          "charts, table and log at an earlier time (a replay seeks)", (FLEET, DETAIL, LOG, MAP)),
     Deed("later", ("right_square_bracket",), "time", "Go on in time", "the other way", (FLEET, DETAIL, LOG, MAP)),
-    Deed("now", ("0",), "time", "Back to now", "leave the past", (FLEET, DETAIL, LOG, MAP)),
+    Deed("now", ("0",), "time", "Back to now", "leave the past", (FLEET, DETAIL, LOG, MAP), "now", 3),
     Deed("slower", ("less_than_sign",), "time", "Replay slower", "replay at half the speed", LOOKING),
     Deed("faster", ("greater_than_sign",), "time", "Replay faster", "replay at twice the speed", LOOKING),
     Deed("next_match", ("n",), "log", "Next match", "next match of the search", (LOG,)),

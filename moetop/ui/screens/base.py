@@ -183,6 +183,8 @@ class MoeScreen(Screen[None]):
         """The footer's word for a deed in the present state."""
         if deed.name == "pause":
             return "resume" if self.moetop.paused else "pause"
+        if deed.name == "map_kind":
+            return "tensor map" if self.moetop.map_kind == "power" else "power map"
         return deed.footer
 
     # ── deeds ────────────────────────────────────────────────────────────────────────────────────

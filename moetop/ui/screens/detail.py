@@ -12,7 +12,7 @@ from moetop.history import GpuHistory, ServerHistory
 from moetop.model import Finding, GpuReport
 from moetop.ui import fmt, keys, pages
 from moetop.ui.attention import RETUNE_HELPS
-from moetop.ui.charts import Line, time_chart
+from moetop.ui.charts import Line, TimeAxis, time_chart
 from moetop.ui.paint import clean
 from moetop.ui.scene import HostView
 from moetop.ui.screens.base import MoeScreen
@@ -122,9 +122,14 @@ class DetailScreen(MoeScreen):
         if found is None or host is None:
             return [[("", "quiet")], [("     no samples yet", "quiet")]]
         window, histories = found
-        marks = marks_of(self.moetop.feed.recent_events(host.name), window)
         series = percent_series(histories, window, width)
-        return self._titled("percent", time_chart(width, height - 1, series, window.axis(marks)))
+        return self._titled("percent", time_chart(width, height - 1, series, self._axis(window)))
+
+    def _axis(self, window: Window) -> TimeAxis:
+        """The time axis with the log's events on it, the same under every chart."""
+        host = self.host()
+        events = self.moetop.feed.recent_events(host.name) if host is not None else []
+        return window.axis(marks_of(events, window))
 
     def _draw_watts(self, width: int, height: int) -> list[Line]:
         found = self._window()
@@ -137,7 +142,7 @@ class DetailScreen(MoeScreen):
             width,
             (("limit", "series_limit", "power_limit_w", True), ("power", "series_power", "power_w", False)),
         )
-        return self._titled("power, W", time_chart(width, height - 1, series, window.axis(), top))
+        return self._titled("power, W", time_chart(width, height - 1, series, self._axis(window), top))
 
     def _token_histories(self) -> list[ServerHistory]:
         """Histories of the host's servers that give numbers."""
@@ -151,7 +156,7 @@ class DetailScreen(MoeScreen):
             return []
         specs = (("tok/s", "series_tokens", "generation_tokens_s", False),)
         series, top = value_series(self._token_histories(), found[0], width, specs)
-        return self._titled("tokens a second", time_chart(width, height - 1, series, found[0].axis(), top))
+        return self._titled("tokens a second", time_chart(width, height - 1, series, self._axis(found[0]), top))
 
     def _draw_clocks(self, width: int, height: int) -> list[Line]:
         found = self._window()
@@ -159,7 +164,7 @@ class DetailScreen(MoeScreen):
             return []
         window, histories = found
         series, top = value_series(histories, window, width, (("clock", "series_dram", "sm_clock_mhz", False),))
-        return self._titled("SM clock, MHz", time_chart(width, height - 1, series, window.axis(), top))
+        return self._titled("SM clock, MHz", time_chart(width, height - 1, series, self._axis(window), top))
 
     # ── deeds ────────────────────────────────────────────────────────────────────────────────────
 

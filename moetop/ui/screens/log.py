@@ -102,6 +102,11 @@ class LogScreen(MoeScreen):
         )
         view.redraw()
 
+    def applies(self, name: str) -> bool:
+        if name == "follow":
+            return not self.view.log_lines.follow
+        return super().applies(name)
+
     def footer_word(self, deed: keys.Deed) -> str:
         if deed.name == "level":
             at = LEVELS.index(self.view.log_lines.level)

@@ -26,7 +26,7 @@ class Answer:
 
 
 ROOMY_COLUMNS = 100
-"""From so many columns on an answer names its keys."""
+"""From so many columns on an answer names all its keys."""
 
 
 class HeaderBar(LineWidget):
@@ -87,10 +87,11 @@ class AnswerLines(LineWidget):
             tail.append((f"  {answer.sure}", paint("quiet")))
         narrow = width < ROOMY_COLUMNS
         for key, word, enabled in answer.keys:
-            if narrow and not word.startswith("+"):
-                continue  # the footer names the key; here the sentence needs the room
+            if narrow and key == "r":
+                continue  # the footer has it; here the sentence needs the room
             tail.append((f"  {key} ", paint("accent" if enabled else "faint", bold=enabled)))
-            tail.append((word, paint("text" if enabled else "faint")))
+            shown = word.removesuffix(" more") if narrow else word
+            tail.append((shown, paint("text" if enabled else "faint")))
         while tail and sum(cell_len(text) for text, _ in tail) > width // 2:
             tail = tail[:-2] if len(tail) > 2 else []
         room = width - sum(cell_len(text) for text, _ in tail) - 1
