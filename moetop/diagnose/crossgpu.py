@@ -9,7 +9,7 @@ import msgspec
 
 from moetop.diagnose import thresholds as th
 from moetop.diagnose.view import GpuView, HostView
-from moetop.diagnose.window import Figures
+from moetop.diagnose.window import Figures, greatest
 
 
 def is_spinning(gpu: GpuView) -> bool:
@@ -28,7 +28,17 @@ def is_waiting(f: Figures, name: str | None) -> bool:
         return False
     if f.dram_pct is not None and f.dram_pct >= th.WAITING_DRAM_PCT:
         return False
-    return not (f.pcie_mib_s is not None and f.pcie_mib_s > th.TRANSFER_PCIE_MIB_S)
+    return not is_moving(f)
+
+
+def is_moving(f: Figures) -> bool:
+    """Whether data moves over a link: a kernel that sends does not only wait. Reads over PCIe can be a rank
+    polling host memory, and prove nothing below what copies reach."""
+    if f.pcie_mib_s is not None and f.pcie_mib_s > th.TRANSFER_PCIE_MIB_S:
+        return True
+    nvlink = greatest(f.gpm.nvlink_rx_mib_s, f.gpm.nvlink_tx_mib_s) if f.gpm is not None else None
+    sent = greatest(nvlink, f.pcie_tx_mib_s)
+    return sent is not None and sent >= th.MOVING_MIB_S
 
 
 DEAD_MEMORY_COUNTERS = ("GB10",)
@@ -202,30 +212,59 @@ def is_comms_bound(gpu: GpuView) -> bool:
     return f.util_mem_pct is not None and f.util_mem_pct < th.COMMS_MEMORY_UTIL_PCT
 
 
-def traffic_mib_s(gpu: GpuView) -> float | None:
-    """What a GPU sends over NVLink, or over PCIe where NVLink is quiet, MiB/s; None without GPM."""
+Traffic = tuple[float, float]
+
+
+def traffic_mib_s(gpu: GpuView) -> Traffic | None:
+    """What a GPU receives and sends over NVLink, or over PCIe where NVLink is quiet, MiB/s; None where it is
+    too little to tell ranks of one job, or not measured."""
     gpm = gpu.figures.gpm
     if gpm is None:
         return None
-    nvlink, pcie = gpm.nvlink_tx_mib_s, gpm.pcie_tx_mib_s
-    return nvlink if nvlink is not None and nvlink >= th.RANK_TRAFFIC_MIB_S else pcie
+    for rx, tx in ((gpm.nvlink_rx_mib_s, gpm.nvlink_tx_mib_s), (gpm.pcie_rx_mib_s, gpm.pcie_tx_mib_s)):
+        if rx is not None and tx is not None and min(rx, tx) >= th.RANK_TRAFFIC_MIB_S:
+            return rx, tx
+    return None
 
 
-def are_ranks(group: Sequence[GpuView]) -> bool:
-    """Whether GPUs exchange so much, and so equally, that they must be ranks of one job."""
-    loads = [load for g in group if (load := traffic_mib_s(g)) is not None]
-    if len(loads) < max(2, len(group)):
+def ranks_of_one_job(group: Sequence[GpuView]) -> list[tuple[GpuView, ...]]:
+    """GPUs of `group` that exchange so much, and so equally in both directions, that they must be ranks of one
+    job; several where several jobs run. GPUs without such traffic are in none."""
+    loads = sorted((load, g.index, g) for g in group if (load := traffic_mib_s(g)) is not None)
+    jobs: list[list[tuple[Traffic, GpuView]]] = []
+    for load, _, gpu in loads:
+        if jobs and _alike(jobs[-1][0][0], load) and may_be_ranks(jobs[-1][0][1], gpu):
+            jobs[-1].append((load, gpu))
+        else:
+            jobs.append([(load, gpu)])
+    return [tuple(gpu for _, gpu in job) for job in jobs if len(job) >= 2]
+
+
+def _alike(one: Traffic, other: Traffic) -> bool:
+    most = 1 + th.RANK_TRAFFIC_SPREAD_PCT / 100
+    return all(max(a, b) <= min(a, b) * most for a, b in zip(one, other, strict=True))
+
+
+def may_be_ranks(one: GpuView, other: GpuView) -> bool:
+    """Whether two GPUs may belong to one job: the same card, about the same memory, and not run by programs
+    or users that differ. What is not known speaks against nothing."""
+    if one.report.name != other.report.name:
         return False
-    return min(loads) >= th.RANK_TRAFFIC_MIB_S and max(loads) <= min(loads) * (1 + th.RANK_TRAFFIC_SPREAD_PCT / 100)
+    if not _agree([one.figures.memory_used_mib, other.figures.memory_used_mib], th.EQUAL_MEMORY_PCT):
+        return False
+    mine, theirs = one.report.processes or (), other.report.processes or ()
+    for field in ("name", "user"):
+        a, b = ({v for p in who if (v := getattr(p, field)) is not None} for who in (mine, theirs))
+        if a and b and not a & b:
+            return False
+    return True
 
 
-def late_rank(group: Sequence[GpuView]) -> GpuView | None:
+def late_rank(ranks: Sequence[GpuView]) -> GpuView | None:
     """The rank for which all others wait: it works more, or waits for its own host, while they are busy with
     next to nothing. GPM only: utilization and power alone cannot tell a rank that waits from one that works."""
-    if not are_ranks(group):
-        return None
-    for gpu in group:
-        f, peers = gpu.figures, [g.figures for g in group if g is not gpu]
+    for gpu in ranks:
+        f, peers = gpu.figures, [g.figures for g in ranks if g is not gpu]
         waiting = all(
             p.util_gpu_pct is not None
             and p.util_gpu_pct >= th.SPIN_UTIL_PCT

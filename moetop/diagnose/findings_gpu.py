@@ -20,7 +20,9 @@ from moetop.diagnose.crossgpu import (
     is_spinning,
     late_rank,
     link_share_pct,
+    may_be_ranks,
     nvlink_share_pct,
+    ranks_of_one_job,
     working_alone,
 )
 from moetop.diagnose.view import STARTING, GpuView, HostView
@@ -153,7 +155,7 @@ def _hang(view: HostView, waiting: list[GpuView]) -> Iterator[Finding]:
         return
     indices = {g.index for g in waiting}
     peers = [g for g in view.gpus if g.index not in indices]
-    if len(waiting) == 1 and not any(holds_memory(g) for g in peers):
+    if len(waiting) == 1 and not any(_may_be_missing(view, waiting[0], g) for g in peers):
         return
     if any(is_really_working(g) for g in peers if view.server_of(g.index) is view.server_of(waiting[0].index)):
         return
@@ -192,6 +194,14 @@ def _hang(view: HostView, waiting: list[GpuView]) -> Iterator[Finding]:
     )
 
 
+def _may_be_missing(view: HostView, waiting: GpuView, peer: GpuView) -> bool:
+    """Whether a GPU that waits may wait for this one: it holds a model, and nothing shows that it is another
+    job's."""
+    if not holds_memory(peer) or view.server_of(waiting.index) is not view.server_of(peer.index):
+        return False
+    return view.server_of(waiting.index) is not None or may_be_ranks(waiting, peer)
+
+
 _TUNING_HANG = ("if it comes again during tuning, start once with the engine's autotuning switched off",)
 
 
@@ -206,10 +216,11 @@ def find_comms(view: HostView) -> Iterator[Finding]:
     if narrow:
         evidence.append(f"{words.SEEN}{words.listed(_link_width(g) for g in narrow)} under load")
     if full:
+        paired = {g.index for ranks in ranks_of_one_job(full) for g in ranks}
         yield Finding(
             kind=FindingKind.COMMS_BOUND,
             severity=Severity.WARNING,
-            confidence=Confidence.MEASURED,
+            confidence=Confidence.MEASURED if all(g.figures.n_gpm for g in full) else Confidence.REPORTED,
             summary=(
                 f"{words.gpus(g.index for g in full)}: {_full_link(full)} loaded both ways while the chip idles"
                 + (" (it runs narrower or slower than it could)" if narrow else "")
@@ -220,6 +231,9 @@ def find_comms(view: HostView) -> Iterator[Finding]:
                 f"{words.COMPARED}{words.number(th.COMMS_LINK_PCT)} % of what a PCIe link carries, "
                 f"{words.number(th.COMMS_NVLINK_PCT)} % of NVLink, in both directions at once",
                 words.RULED_OUT + "uploads (they load one direction)",
+                words.COMPARED + "traffic is the same on these GPUs: ranks of one job talk to each other"
+                if all(g.index in paired for g in full)
+                else words.NOT_KNOWN + "with whom: moving a KV cache to host memory and back looks the same",
             ),
             remedy=(
                 *(
@@ -281,15 +295,22 @@ def find_stragglers(view: HostView) -> Iterator[Finding]:
         if alone is not None:
             yield _working_alone(alone, group)
             continue
-        late = late_rank(group)
-        if late is not None:
-            yield _late(late, group)
+        jobs = [] if _is_starting(view, group) else ranks_of_one_job(group)
+        late = [(gpu, ranks) for ranks in jobs if (gpu := late_rank(ranks)) is not None]
+        if late:
+            yield from (_late(gpu, ranks) for gpu, ranks in late)
             continue
         if any(is_spinning(g) for g in group):
             continue
         slow = find_straggler([equal_of(g) for g in group])
         if slow is not None:
             yield straggler_finding(slow, f"GPU {slow.key}", len(group), (slow.key,))
+
+
+def _is_starting(view: HostView, group: tuple[GpuView, ...]) -> bool:
+    """Whether a server on these GPUs loads or tunes: its ranks are not meant to keep step yet."""
+    servers = [view.server_of(g.index) for g in group]
+    return any(s is not None and s.phase in STARTING for s in servers)
 
 
 def _working_alone(alone: GpuView, group: tuple[GpuView, ...]) -> Finding:
@@ -311,7 +332,7 @@ def _working_alone(alone: GpuView, group: tuple[GpuView, ...]) -> Finding:
 def _late(late: GpuView, group: tuple[GpuView, ...]) -> Finding:
     f, rest = late.figures, [g for g in group if g is not late]
     at_host = f.util_gpu_pct is not None and f.util_gpu_pct < th.RANK_HOST_UTIL_PCT
-    what = "waits for its own host" if at_host else "works more"
+    what = "waits for its own host" if at_host else "works more than its peers"
     remedy = (
         "look at that rank's process: CPU core, Python work between steps, logging, a debugger, other load on the host"
         if at_host
@@ -323,7 +344,7 @@ def _late(late: GpuView, group: tuple[GpuView, ...]) -> Finding:
         confidence=Confidence.MEASURED,
         summary=(
             f"GPU {late.index} {what} while {words.gpus(g.index for g in rest)} "
-            f"{words.verb(len(rest), 'waits', 'wait')} for it"
+            f"{words.verb(len(rest), 'waits', 'wait')}: a late rank holds up the job"
         ),
         gpus=(late.index,),
         evidence=(
@@ -333,7 +354,7 @@ def _late(late: GpuView, group: tuple[GpuView, ...]) -> Finding:
             f"{words.span(g.figures.util_gpu_pct for g in rest)} busy, "
             f"SMs {words.span(g.figures.sm_pct for g in rest)} active",
             words.COMPARED + "link traffic is the same on all of them: they are ranks of one job",
-            words.NOT_KNOWN + "why that rank is late",
+            words.NOT_KNOWN + "why that rank is late, and whether all it does is the job's own work",
         ),
         remedy=(remedy, words.COMMAND + "py-spy dump --pid PID_OF_THAT_RANK"),
     )

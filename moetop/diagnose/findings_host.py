@@ -27,6 +27,10 @@ NO_DATA_CODES: dict[str, tuple[str, tuple[str, ...]]] = {
         "this user may not talk to the driver",
         ("watch as a user that may open /dev/nvidia*", words.COMMAND + "ls -l /dev/nvidia*"),
     ),
+    "stuck_gpu": (
+        "the driver's calls do not come back",
+        ("the driver hangs: look at the kernel log", words.COMMAND + "dmesg -T | grep -i nvrm | tail"),
+    ),
 }
 
 MISMATCH_REMEDY = (
@@ -70,14 +74,23 @@ def find_unreadable(view: HostView) -> Iterator[Finding]:
     """`no_data`, `driver_mismatch`: the host answers and its GPUs cannot be read."""
     if view.answers:
         return
-    explained = any(s.code in ("driver_mismatch", "gpu_lost") for s in view.statuses)
-    for status in view.statuses:
+    troubles = [s for s in view.statuses if is_trouble(s)]
+    mismatch = any(s.code == "driver_mismatch" for s in troubles)
+    lost = any(s.code == "gpu_lost" for s in troubles)
+    for status in troubles:
         if status.code == "driver_mismatch":
             yield mismatch_finding(status.message, status.detail)
-        elif (status.fatal or status.code in NO_DATA_CODES) and not explained:
+        elif mismatch or status.code == "gpu_lost":
+            continue  # said already, or by find_lost_gpus
+        elif status.fatal or (status.code in NO_DATA_CODES and not lost):
             yield _no_data(status)
     for event in view.kernel(EventKind.DRIVER_MISMATCH):
         yield mismatch_finding(event.line, event.fields)
+
+
+def is_trouble(status: Status) -> bool:
+    """Whether a status is a condition: at level info it tells that one is over."""
+    return status.fatal or status.level != "info"
 
 
 def _no_data(status: Status) -> Finding:
@@ -102,7 +115,7 @@ def find_lost_gpus(view: HostView) -> Iterator[Finding]:
     evidence = [f"{words.SEEN}GPU {g.index}: the driver answers that it is lost" for g in lost]
     gpus = {g.index for g in lost}
     for status in view.statuses:
-        if status.code == "gpu_lost":
+        if status.code == "gpu_lost" and is_trouble(status) and status.detail.get("error") != "reset_required":
             evidence.append(words.SEEN + status.message)
             index = status.detail.get("gpu", status.detail.get("index"))
             if isinstance(index, int):

@@ -12,7 +12,7 @@ from moetop.diagnose.findings import find_all
 from moetop.diagnose.gpu import GpuEvidence
 from moetop.diagnose.headline import host_headline
 from moetop.diagnose.servers import ServerEvidence
-from moetop.diagnose.view import HostView
+from moetop.diagnose.view import GpuView, HostView
 from moetop.model import (
     AnyFrame,
     EventKind,
@@ -47,6 +47,9 @@ PASTED = frozenset((PASTED_LOG, "csv", "dmon", "table", "dcgm"))
 
 RECORDING = "recording"
 
+GPU_CODES = frozenset(("gpu_lost", "stuck_gpu", "not_permitted"))
+"""Conditions of a single GPU, where their detail names one."""
+
 
 class HostEvidence:
     """Evidence on one host. `window_s` 0 judges single samples. `source` overrides what the probe says
@@ -66,6 +69,7 @@ class HostEvidence:
         self._gauge_events: dict[tuple[int, int], LogEvent] = {}
         self._newest: float | None = None
         self._sampled_at: float | None = None
+        self._dropped = 0
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -96,8 +100,13 @@ class HostEvidence:
         return ()
 
     def _on_status(self, frame: Status) -> None:
-        """Keep a condition until its code comes again at level info: then it is over."""
-        key = (frame.code, frame.source or str(frame.detail.get("gpu", frame.detail.get("index", ""))))
+        """Keep a condition until its code comes again at level info: then it is over. Of one GPU's
+        conditions the newest stands: one that fell silent and then was lost is lost."""
+        gpu = frame.detail.get("gpu", frame.detail.get("index"))
+        if gpu is not None and frame.code in GPU_CODES:
+            for key in [k for k in self._statuses if k[0] in GPU_CODES and k[1] == str(gpu)]:
+                del self._statuses[key]
+        key = (frame.code, frame.source or str("" if gpu is None else gpu))
         if frame.level == "info" and not frame.fatal:
             self._statuses.pop(key, None)
         else:
@@ -130,6 +139,7 @@ class HostEvidence:
     def _on_gpus(self, frame: Gpus) -> tuple[LogEvent, ...]:
         if frame.load is not None:
             self._load = frame.load
+        self._dropped = frame.dropped
         events: list[LogEvent] = []
         running = self._servers.running(frame.t)
         for sample in frame.gpus:
@@ -188,7 +198,7 @@ class HostEvidence:
             name=self.name,
             now=now,
             live=self.live,
-            answers=any(g.figures.n and not g.report.error for g in gpus),
+            answers=self._answers(gpus),
             link=self._link,
             statuses=tuple(self._statuses.values()),
             gpus=gpus,
@@ -197,6 +207,13 @@ class HostEvidence:
             runs=runs,
             moved_t=self._servers.moved(),
         )
+
+    def _answers(self, gpus: tuple[GpuView, ...]) -> bool:
+        """Whether GPU values come in now. What came before a fatal condition is the past."""
+        fatal_t = max((s.t for s in self._statuses.values() if s.fatal), default=None)
+        if self.live and fatal_t is not None and (self._sampled_at is None or self._sampled_at <= fatal_t):
+            return False
+        return any(g.figures.n and not g.report.error for g in gpus)
 
     def _source(self) -> str | None:
         told = self._hello.source if self._hello is not None else None
@@ -228,6 +245,9 @@ class HostEvidence:
     def _notes(self) -> tuple[str, ...]:
         notes = list(self._hello.notes) if self._hello is not None else []
         notes.extend(s.message for s in self._statuses.values() if s.level in ("warning", "error"))
+        if self._dropped > 0:
+            lost = words.plural(self._dropped, "reading")
+            notes.append(f"{lost} lost on the way: nobody took them in time (a slow link or a busy viewer)")
         return tuple(dict.fromkeys(words.neutral(note) for note in notes))
 
 

@@ -1,19 +1,15 @@
-"""The state of one GPU over a window, from figures alone. Two tables and how they are read.
-
-A step is a conjunction of comparisons; the first step that holds is the state. A figure that is
-absent leaves a comparison open: all states still possible are followed, and only when they agree is
-one said. Thus an absent value can take a verdict away but never make one.
-"""
+"""The state of one GPU over a window, from figures alone: decided by the tables of chain.py, kept steady,
+and reported with its evidence."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from moetop.diagnose import thresholds as th
 from moetop.diagnose import words
+from moetop.diagnose.chain import INFERRED, MEASURED, holds, possible_states, steps_until
 from moetop.diagnose.limits import WORDS, limits_of
 from moetop.diagnose.window import Figures, figures_of
 from moetop.model import Confidence, GpuInfo, GpuReport, GpuSample, GpuState
@@ -40,87 +36,6 @@ class Decision(msgspec.Struct, frozen=True):
     open_states: tuple[GpuState, ...] = ()
     why: str = ""
     note: str = ""
-
-
-class Test(msgspec.Struct, frozen=True):
-    """One comparison of a figure with its cut. `absent` is the answer when the figure is not there."""
-
-    figure: str
-    op: str
-    cut: float
-    absent: bool | None = None
-
-
-Step = tuple[GpuState, tuple[Test, ...]]
-
-_OPS: dict[str, Callable[[float, float], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
-MEASURED: tuple[Step, ...] = (
-    (GpuState.IDLE, (Test("util_gpu_pct", "<", th.IDLE_UTIL_PCT),)),
-    (
-        GpuState.TRANSFER_BOUND,
-        (Test("sm_pct", "<", th.TRANSFER_SM_PCT), Test("pcie_mib_s", ">", th.TRANSFER_PCIE_MIB_S)),
-    ),
-    (GpuState.HOST_BOUND, (Test("util_gpu_pct", "<", th.HOST_BOUND_UTIL_PCT),)),
-    (GpuState.MEMORY_BOUND, (Test("dram_pct", ">=", th.MEMORY_DRAM_PCT),)),
-    (GpuState.TENSOR_BUSY, (Test("tensor_pct", ">=", th.TENSOR_BUSY_PCT),)),
-    (GpuState.SM_UNDERUSED, (Test("sm_pct", "<", th.SM_UNDERUSED_PCT),)),
-    (
-        GpuState.SM_UNDERUSED,
-        (
-            Test("tensor_pct", "<", th.WAITING_PIPE_PCT),
-            Test("vector_pct", "<", th.WAITING_PIPE_PCT),
-            Test("dram_pct", "<", th.WAITING_DRAM_PCT),
-        ),
-    ),
-    (
-        GpuState.VECTOR_BOUND,
-        (Test("tensor_pct", "<", th.VECTOR_TENSOR_PCT), Test("vector_pct", ">", th.VECTOR_FP_PCT)),
-    ),
-    (
-        GpuState.TENSOR_STARVED,
-        (Test("tensor_pct", "<", th.STARVED_TENSOR_PCT), Test("dram_pct", "<", th.STARVED_DRAM_PCT)),
-    ),
-    (GpuState.BALANCED, ()),
-)
-"""With GPM. Every cut is calibrated on the H200 recordings (thresholds.py)."""
-
-INFERRED: tuple[Step, ...] = (
-    (
-        GpuState.IDLE,
-        (Test("util_gpu_pct", "<", th.IDLE_UTIL_PCT), Test("power_pct", "<", th.IDLE_POWER_MAX_PCT, absent=True)),
-    ),
-    (
-        GpuState.HOST_BOUND,
-        (Test("util_gpu_pct", ">=", th.IDLE_UTIL_PCT), Test("util_gpu_pct", "<", th.HOST_BOUND_UTIL_PCT)),
-    ),
-    (
-        GpuState.MEMORY_BOUND,
-        (
-            Test("util_gpu_pct", ">=", th.HOST_BOUND_UTIL_PCT),
-            Test("util_mem_pct", ">=", th.INFERRED_MEMORY_UTIL_PCT),
-        ),
-    ),
-    (
-        GpuState.TENSOR_STARVED,
-        (
-            Test("util_gpu_pct", ">=", th.SIGNATURE_UTIL_PCT),
-            Test("power_pct", ">=", th.SIGNATURE_POWER_MIN_PCT),
-            Test("power_pct", "<=", th.SIGNATURE_POWER_MAX_PCT),
-            Test("util_mem_pct", ">=", th.SIGNATURE_MEMORY_UTIL_MIN_PCT),
-            Test("util_mem_pct", "<=", th.SIGNATURE_MEMORY_UTIL_MAX_PCT),
-            Test("clock_pct", ">=", th.SIGNATURE_CLOCK_PCT, absent=True),
-        ),
-    ),
-    (GpuState.UNKNOWN, ()),
-)
-"""Without GPM. Power alone decides little: an untuned kernel can draw 99 % of the limit, and ranks
-waiting for each other can draw 55-67 %."""
 
 
 def decide(figures: Figures, context: GpuContext, singles: Sequence[Decision] = ()) -> Decision:
@@ -175,7 +90,7 @@ def _decide(figures: Figures, context: GpuContext) -> Decision:
         if _contradicts(figures):
             why = "utilization and SM activity contradict each other"
             return Decision(GpuState.UNKNOWN, Confidence.INFERRED, why=why)
-        possible = _possible(MEASURED, figures)
+        possible = possible_states(MEASURED, figures)
         if len(possible) == 1:
             return Decision(possible[0], Confidence.MEASURED)
     else:
@@ -189,7 +104,7 @@ def _decide(figures: Figures, context: GpuContext) -> Decision:
 
 
 def _infer(figures: Figures, context: GpuContext) -> Decision:
-    possible = _possible(INFERRED, figures)
+    possible = possible_states(INFERRED, figures)
     if len(possible) != 1 or possible[0] is GpuState.UNKNOWN:
         why = "utilization is not available" if figures.util_gpu_pct is None else ""
         return Decision(GpuState.UNKNOWN, Confidence.INFERRED, why=why)
@@ -234,29 +149,6 @@ def _bound_util(figures: Figures) -> Figures:
 def _contradicts(figures: Figures) -> bool:
     util, sm = figures.util_gpu_pct, figures.sm_pct
     return util is not None and sm is not None and util < th.IDLE_UTIL_PCT and sm >= th.CONTRADICTION_SM_PCT
-
-
-def _holds(tests: tuple[Test, ...], figures: Figures) -> bool | None:
-    unknown = False
-    for test in tests:
-        value = getattr(figures, test.figure)
-        answer = test.absent if value is None else _OPS[test.op](value, test.cut)
-        if answer is False:
-            return False
-        unknown = unknown or answer is None
-    return None if unknown else True
-
-
-def _possible(chain: tuple[Step, ...], figures: Figures) -> tuple[GpuState, ...]:
-    """States the chain can end in, given that absent figures may be anything."""
-    states: list[GpuState] = []
-    for state, tests in chain:
-        answer = _holds(tests, figures)
-        if answer is not False:
-            states.append(state)
-        if answer is True:
-            break
-    return tuple(dict.fromkeys(states))
 
 
 # ── the report of one GPU ────────────────────────────────────────────────────────────────────────
@@ -372,14 +264,14 @@ def evidence_of(info: GpuInfo, figures: Figures, decision: Decision, context: Gp
         lines.append(words.SEEN + decision.note)
     chain = MEASURED if decision.confidence is Confidence.MEASURED else INFERRED
     ruled: list[str] = []
-    for state, tests in chain:
+    for state, tests in steps_until(chain, decision.state, figures):
         if state is decision.state:
             told = [t for t in tests if getattr(figures, t.figure) is not None]
             if told:
                 cuts = ", ".join(f"{_NAMES[t.figure]} {t.op} {words.number(t.cut)}" for t in told)
                 lines.append(f"{words.COMPARED}{state}: {cuts} ({STATE_WORDS[state]})")
-            break
-        failed = next((t for t in tests if _holds((t,), figures) is False), None)
+            continue
+        failed = next((t for t in tests if holds((t,), figures) is False), None)
         if failed is not None:
             value = words.number(getattr(figures, failed.figure))
             ruled.append(f"{state} ({_NAMES[failed.figure]} {value}, not {failed.op} {words.number(failed.cut)})")

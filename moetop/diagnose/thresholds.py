@@ -20,12 +20,21 @@ TRANSFER_SM_PCT = 5.0
 TRANSFER_PCIE_MIB_S = 8000.0
 """Above, with idle SMs: transfer bound. H200: pcie_upload 56,530; launch_bound 235. About a gen3 x16 link."""
 
+TRANSFER_UTIL_PCT = 80.0
+"""... and at least so busy: a copy counts as busy, so a GPU that is not waits for whoever feeds the link. H200:
+pcie_upload, download 100; ranks reduce_small_shm 26-77 with 4,000-12,500 MiB/s in bursts."""
+
 HOST_BOUND_UTIL_PCT = 80.0
 """Below: gaps between kernels. H200: host_bound 39, launch_bound 30; every busy recording reads 93-100."""
 
 MEMORY_DRAM_PCT = 75.0
 """At or above: memory bound. H200: decode_gemv 83, copy 88, moe_decode_tuned 92; moe_tuned only 69.
-The cut holds between 69 and 81."""
+Whatever the tensor pipe does. The cut holds between 69 and 81."""
+
+MEMORY_ALONE_DRAM_PCT = 70.0
+"""At or above, where the tensor pipe starves (below STARVED_TENSOR_PCT): memory bound too, since nothing else is
+busy. H200: decode_graph 76, dp_decode 80, layer_norm 71-73; moe_untuned 29. That moe_tuned reads 69 does not
+matter here: its tensor pipe is at 57."""
 
 TENSOR_BUSY_PCT = 50.0
 """At or above: the tensor pipe does the work. H200: moe_tuned 57, dense_gemm 93; comm_mix 34."""
@@ -155,6 +164,10 @@ SPIN_MEMORY_UTIL_PCT = 0.5
 SPIN_POWER_PCT = 25.0
 """At most this share of the limit is near idle. H200: idle 18, spin 19; reports 15-20."""
 
+MOVING_MIB_S = 1000.0
+"""NVLink in either direction, or sent over PCIe, at or above this: data moves, the kernel does not only wait. H200
+pairs: hang, both_wait 0 and 0.5; 64 KiB all-reduces 1,400-2,400 (reduce_small), 2,100-3,400 (reduce_small_shm)."""
+
 GHOST_MEMORY_MIB = 1024.0
 """Used memory below this holds no model (report: 4 MiB on a GPU with a stuck counter; a context takes 500)."""
 
@@ -186,13 +199,19 @@ memory: tp_bad 48, reduce_large_shm 60 (ranks); report: 72 % on a gen4 x8 link. 
 COMMS_NVLINK_PCT = 50.0
 """The same for NVLink. H200 pairs: reduce_large 70; slow_grid 8, tp_good 5, reduce_medium 13 (ranks)."""
 
-NVLINK_MIB_S: dict[str, float] = {"A100": 286102.0, "H100": 429153.0, "H200": 429153.0, "B200": 858307.0}
+NVLINK_MIB_S: dict[str, float] = {
+    "A100": 286102.0,
+    "H100": 429153.0,
+    "H200": 429153.0,
+    "B200": 858307.0,
+    "B300": 858307.0,
+}
 """NVLink of a whole card in one direction, MiB/s, by a word of its name: 300, 450 and 900 GB/s (vendor). PCIe and
 reduced variants carry less, so their share reads too low and nothing is said."""
 
 RANK_TRAFFIC_MIB_S = 1000.0
-"""Link traffic from which GPUs may be ranks of one job. H200 pairs: slow_host 6,880;
-dp_gemm 0 over NVLink, under 150 over PCIe."""
+"""Link traffic, in each direction, from which GPUs may be ranks of one job. H200 pairs: slow_host 6,880;
+dp_gemm 0 over NVLink, under 150 over PCIe; an upload or download next to nothing in one direction."""
 
 RANK_TRAFFIC_SPREAD_PCT = 10.0
 """Ranks of one collective send and receive alike: within this of each other (H200 pairs: within 1)."""

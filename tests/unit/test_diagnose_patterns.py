@@ -14,6 +14,7 @@ from moetop.model import (
     Confidence,
     GpuProcess,
     GpuReport,
+    Gpus,
     HostReport,
     HostStatus,
     Link,
@@ -21,7 +22,7 @@ from moetop.model import (
     Severity,
     Status,
 )
-from tests.unit.diagnose_kit import SIGNATURE, SPIN, finding, gpm, host, standing, text_of
+from tests.unit.diagnose_kit import SIGNATURE, SPIN, finding, gpm, host, sample, standing, text_of
 
 IDLE: dict[str, Any] = {"util_gpu_pct": 0.0, "util_mem_pct": 0.0, "power_w": 120.0}
 
@@ -164,6 +165,12 @@ def test_gpm_that_shows_work_beats_a_zero_of_memory_utilization() -> None:
     assert standing(host(working, working).report()) == []
 
 
+@pytest.mark.parametrize("moving", [{"nvlink_tx_mib_s": 1800.0}, {"pcie_tx_mib_s": 2500.0}], ids=str)
+def test_small_collectives_without_a_pause_are_no_hang(moving: dict[str, float]) -> None:
+    talking = {**SPIN, "gpm": gpm(sm_active_pct=3.0, tensor_pct=0.0, dram_pct=0.0, **moving)}
+    assert standing(host(talking, talking).report()) == []
+
+
 def test_an_upload_is_no_spinning() -> None:
     loading = {**SPIN, "gpm": gpm(sm_active_pct=0.0, tensor_pct=0.0, dram_pct=1.0, pcie_rx_mib_s=50000.0)}
     assert standing(host(loading, loading).report()) == []
@@ -200,6 +207,24 @@ def test_a_narrow_link_alone_is_a_hint_under_load_and_nothing_when_idle() -> Non
     assert finding(busy, "comms_bound").severity is Severity.INFO
     assert busy.headline == Calm.HEALTHY
     assert host({**IDLE, "pcie_gen": 1, "pcie_width": 8}, infos=infos).report().findings == ()
+
+
+def test_a_full_link_of_one_gpu_alone_may_be_a_cache_that_moves() -> None:
+    activity = gpm(sm_active_pct=20.0, tensor_pct=1.0, dram_pct=10.0, pcie_rx_mib_s=30000.0, pcie_tx_mib_s=29000.0)
+    busy = {"gpm": activity, "pcie_gen": 5, "pcie_width": 16}
+    alone, pair = host(busy).report(), host(busy, busy).report()
+    assert standing(alone) == standing(pair) == ["comms_bound"]
+    assert "kv cache to host memory" in text_of(alone)
+    assert "kv cache to host memory" not in text_of(pair)
+
+
+def test_ranks_of_a_server_that_still_tunes_are_not_meant_to_keep_step() -> None:
+    link = {"nvlink_rx_mib_s": 20000.0, "nvlink_tx_mib_s": 20000.0}
+    first = {"gpm": gpm(sm_active_pct=20.0, tensor_pct=5.0, dram_pct=3.0, **link), "util_mem_pct": 5.0}
+    second = {"gpm": gpm(sm_active_pct=80.0, tensor_pct=5.0, dram_pct=50.0, **link)}
+    line = "[2026-02-19 01:05:00 TP0] Running FlashInfer autotune with cache: /c/rank_tp0_pp0_dp0.json"
+    assert "straggler" in standing(host(first, second, server={}).report())
+    assert "straggler" not in standing(host(first, second, server={}, log=(line,)).report())
 
 
 def test_two_gpus_cannot_show_which_one_differs() -> None:
@@ -267,6 +292,62 @@ def test_a_condition_ends_when_its_code_comes_again_as_information() -> None:
     assert (evidence.report().status, evidence.report().notes) == (HostStatus.DEGRADED, ("less detail",))
     evidence.apply(Status(t=6.0, code="fallback_smi", message="NVML answers again", level="info"))
     assert (evidence.report().status, evidence.report().notes) == (HostStatus.OK, ())
+
+
+def condition(code: str, gpu: int = 1, level: str = "error", t: float = 5.0, **detail: object) -> Status:
+    return Status(t=t, code=code, message=f"GPU {gpu} in words", level=level, detail={"gpu": gpu, **detail})
+
+
+def test_a_gpu_that_answers_again_is_lost_no_longer() -> None:
+    evidence = host({}, {})
+    evidence.apply(condition("gpu_lost"))
+    assert evidence.report().headline == "gpu_lost"
+    evidence.apply(condition("gpu_lost", level="info"))
+    report = evidence.report()
+    assert (standing(report), report.status, report.notes) == ([], HostStatus.OK, ())
+
+
+def test_a_status_of_level_info_alone_is_no_condition() -> None:
+    evidence = host({}, {})
+    for code in ("gpu_lost", "stuck_gpu", "not_permitted", "smi_failed"):
+        evidence.apply(condition(code, level="info"))
+    report = evidence.report()
+    assert (standing(report), report.status, report.notes) == ([], HostStatus.OK, ())
+
+
+def test_a_gpu_that_was_stuck_then_lost_and_answers_again_leaves_nothing_behind() -> None:
+    evidence = host({}, {})
+    evidence.apply(condition("stuck_gpu"))
+    evidence.apply(condition("gpu_lost"))
+    assert evidence.report().notes == ("GPU 1 in words",)
+    evidence.apply(condition("gpu_lost", level="info"))
+    assert (evidence.report().status, evidence.report().notes) == (HostStatus.OK, ())
+
+
+def test_a_gpu_that_wants_a_reset_is_not_called_lost() -> None:
+    evidence = host({}, {"error": "reset_required"})
+    evidence.apply(condition("gpu_lost", error="reset_required"))
+    assert standing(evidence.report()) == ["gpu_fault"]
+
+
+@pytest.mark.parametrize("code", ["not_permitted", "stuck_gpu", "smi_hang", "something_new"])
+@pytest.mark.parametrize("before", [(), ("gpu_lost",)], ids=["alone", "after-a-lost-gpu"])
+def test_a_fatal_status_is_no_data_though_values_came_before_it(code: str, before: tuple[str, ...]) -> None:
+    evidence = host({}, {})
+    for earlier in before:
+        evidence.apply(condition(earlier, t=11.0))
+    evidence.apply(Status(t=11.5, code=code, message="in words", level="error", fatal=True))
+    report = evidence.report()
+    assert (report.headline, report.status) == ("no_data", HostStatus.UNREACHABLE)
+    evidence.apply(Gpus(t=13.0, gpus=(sample(0), sample(1))))
+    assert "no_data" not in standing(evidence.report())
+
+
+def test_readings_that_nobody_took_are_counted_in_a_note() -> None:
+    evidence = host({})
+    assert evidence.report().notes == ()
+    evidence.apply(Gpus(t=12.0, gpus=(sample(0),), dropped=3))
+    assert "3 readings lost on the way" in evidence.report().notes[0]
 
 
 def test_a_lost_gpu_keeps_its_row_and_the_others_their_states() -> None:
