@@ -17,7 +17,7 @@ class Deed:
     """Something a key does. `acts` marks what changes a host: greyed with --readonly.
 
     `footer` is the short word of the footer (empty: not shown there), `weight` its order there.
-    `area` and `title` make the palette's `area: Action`.
+    `area` and `title` make the palette's `area: Action`. `prompts`: what is typed next goes into its prompt.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Deed:
     footer: str = ""
     weight: int = 50
     acts: bool = False
+    prompts: bool = False
 
 
 DEEDS: tuple[Deed, ...] = (
@@ -48,10 +49,11 @@ DEEDS: tuple[Deed, ...] = (
     Deed("retune", ("r",), "server", "Retune and restart", "plan a retune of the selected host's server",
          (FLEET, DETAIL, SERVER, LOG, FINDINGS), "retune", 7, acts=True),
     Deed("filter", ("slash",), "table", "Filter rows", "filter rows: state:starved host:a* !model:*glm*",
-         (FLEET,), "filter", 8),
-    Deed("search", ("slash",), "log", "Search", "search the log; n and N go on", (LOG,), "search", 8),
+         (FLEET,), "filter", 8, prompts=True),
+    Deed("search", ("slash",), "log", "Search", "search the log; n and N go on", (LOG,), "search", 8,
+         prompts=True),
     Deed("log_filter", ("ampersand",), "log", "Filter lines",
-         "only lines with: kind:ready severity:warn rank:TP3 words", (LOG,)),
+         "only lines with: kind:ready severity:warn rank:TP3 words", (LOG,), prompts=True),
     Deed("pause", ("space",), "view", "Pause or resume", "freeze the screen; what comes in meanwhile is kept",
          LOOKING, "pause", 9),
     Deed("next_event", ("e",), "log", "Next event", "next event of the log", (FLEET, LOG), "event", 10),
@@ -97,9 +99,9 @@ DEEDS: tuple[Deed, ...] = (
     Deed("copy", ("c",), "export", "Copy", "copy: the selected line, or the commands of the remedy",
          (FLEET, DETAIL, SERVER, LOG, FINDINGS, JOBS), "copy", 19),
     Deed("add_host", ("a",), "host", "Watch another host", "watch one more host: NAME, USER@NAME:PORT or an ssh alias",
-         (FLEET,), "add", 20),
+         (FLEET,), "add", 20, prompts=True),
     Deed("remove_host", ("d",), "host", "Stop watching the host", "stop watching the selected host (asks first)",
-         (FLEET,), "remove", 21),
+         (FLEET,), "remove", 21, prompts=True),
     Deed("cancel_job", ("X", "upper_x"), "job", "Cancel the job", "stop the job and put back what it moved", (JOBS,),
          "cancel", 4, acts=True),
     Deed("answer_job", ("a",), "job", "Answer the job", "answer what the job asks", (JOBS,), "answer", 3, acts=True),
@@ -115,6 +117,9 @@ MOVES: tuple[tuple[str, str], ...] = (
     ("ctrl+c", "stop moetop at once (exit code 130)"),
 )
 """Keys and mouse that are no deeds."""
+
+LETTERS: dict[str, str] = {"slash": "/", "ampersand": "&"}
+"""What the named keys of deeds with a prompt type."""
 
 KEY_FACES: dict[str, str] = {
     "question_mark": "?", "ampersand": "&",

@@ -44,10 +44,10 @@ def share_lines(width: int, height: int, rows: int, answers: int, prompts: int, 
     if height >= CHART_LINES and free - log - max(8, height // 5) - 1 >= min(rows + 1, LEAST_ROWS):
         charts = max(8, height // 5)
         free -= 1
-    table = min(rows + 1, free - log - charts)
+    table = max(2, min(rows + 1, free - log - charts))
     spare = free - table - charts - log
     if charts:
         more = min(spare * 2 // 3, max(0, height // 3 - charts))
         charts += more
         spare -= more
-    return Shares(max(2, table), charts, max(1, log + spare), note, roomy, width >= MAP_COLUMNS)
+    return Shares(table, charts, max(1, log + spare), note, roomy, width >= MAP_COLUMNS)

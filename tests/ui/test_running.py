@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import select
+import struct
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -63,6 +66,7 @@ async def test_a_feed_that_takes_long_holds_no_key_back() -> None:
 
 CHILD = """
 import sys
+import termios
 from moetop.ui.app import run
 from tests.ui import scenes
 sys.exit(run(scenes.reference_fleet(), actions=scenes.Deeds()))
@@ -96,3 +100,33 @@ def test_in_a_real_terminal_it_paints_answers_keys_and_leaves_clean(key: bytes, 
     assert b"\x1b[?1049h" in got and b"\x1b[?1049l" in got, "the alternate screen is entered and left"
     assert b"Traceback" not in got
     assert b"\x1b[38;" not in got and b"\x1b[48;" not in got, "NO_COLOR sends no colour"
+
+
+@pytest.mark.parametrize("burst", [b"aqq/q", b"/q&d"])
+def test_what_is_typed_or_pasted_after_a_prompts_key_goes_into_the_prompt(burst: bytes) -> None:
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", LANG="C.UTF-8", NO_COLOR="1")
+        os.execv(sys.executable, [sys.executable, "-c", CHILD])
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 32, 120, 0, 0))
+    assert b"glm5-sm120" in read_until(fd, b"glm5-sm120")
+    os.write(fd, burst)
+    typed = burst[1:]
+    assert typed in read_until(fd, typed), "the letters stand in the prompt; q did not quit"
+    os.write(fd, b"\x03")
+    read_until(fd, None)
+    _pid, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+
+
+def read_until(fd: int, wanted: bytes | None) -> bytes:
+    """What the terminal gets until `wanted` is in it, or until it closes."""
+    got, end = b"", time.monotonic() + PATIENCE_S
+    while time.monotonic() < end and (wanted is None or wanted not in got):
+        if select.select([fd], [], [], 0.2)[0]:
+            try:
+                more = os.read(fd, 65536)
+            except OSError:
+                break
+            got += more
+    return got

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Input
 
 from moetop.model import ServerReport
 from moetop.ui import fmt, keys
@@ -32,10 +33,19 @@ READONLY_WORDS = "moetop runs with --readonly: nothing that changes a host can b
 
 
 def bindings_for(screen: str) -> list[BindingType]:
-    """Textual bindings of every deed that works on `screen`."""
-    return [
-        Binding(",".join(deed.keys), f"deed('{deed.name}')", deed.title, show=False) for deed in keys.deeds_of(screen)
-    ]
+    """Textual bindings of every deed that works on `screen`.
+
+    Those that open a prompt have priority: they are done before the next key is looked at, so that a word typed
+    or pasted right after goes into the prompt and not to the keys of the screen.
+    """
+    found: list[BindingType] = []
+    for deed in keys.deeds_of(screen):
+        if deed.prompts:
+            for key in deed.keys:
+                found.append(Binding(key, f"prompt('{deed.name}', '{key}')", deed.title, show=False, priority=True))
+        else:
+            found.append(Binding(",".join(deed.keys), f"deed('{deed.name}')", deed.title, show=False))
+    return found
 
 
 class TooSmall(LineWidget):
@@ -228,6 +238,14 @@ class MoeScreen(Screen[None]):
             return
         doer = getattr(self, f"do_{name}", None) or getattr(self.moetop, f"do_{name}")
         doer()
+
+    def action_prompt(self, name: str, key: str) -> None:
+        """Open a prompt; while one is open its key is a letter."""
+        field = self.focused
+        if isinstance(field, Input):
+            field.post_message(events.Key(key, keys.LETTERS.get(key, key)))  # behind what was typed before it
+        else:
+            self.action_deed(name)
 
     def on_footer_bar_pressed(self, message: FooterBar.Pressed) -> None:
         self.action_deed(message.action)

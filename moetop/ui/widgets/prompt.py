@@ -41,17 +41,19 @@ class PromptLine(Horizontal):
 
     def open(self, text: str = "", label: str | None = None) -> None:
         """Show the prompt and type into it; `label` replaces the words in front."""
+        self.display = True
         self.add_class("-open")
         if label is not None:
             self.query_one("#label", Label).update(label)
         field = self.query_one(Input)
         field.value = text
         field.cursor_position = len(text)
-        field.focus()
+        self.screen.set_focus(field)  # at once: what is typed or pasted next must not reach the keys of the screen
 
     def close(self) -> None:
         """Hide the prompt."""
         self.remove_class("-open")
+        self.display = False
 
     @property
     def is_open(self) -> bool:
