@@ -48,6 +48,7 @@ class GpuEvidence:
     def take(self, t: float, sample: GpuSample, running: float | None) -> None:
         """Take a sample of time `t`; `running` is how many requests its server runs, where known."""
         self._window.add(t, sample, decide_one(self.info, sample, running))
+        first = self._newest is None
         self._newest = self._with_seldom(sample)
         samples = self._window.at(t)
         before = self._decision
@@ -56,7 +57,8 @@ class GpuEvidence:
             self._figures = figures_of(self.info, [sample])
             self._decision = msgspec.structs.replace(_NOTHING, why=f"the GPU cannot be read: {sample.error}")
         else:
-            context = GpuContext(running=running, previous=before)
+            due = first and self._window.window_s > 0 and sample.gpm is None and self.info.gpm is True
+            context = GpuContext(running=running, previous=before, gpm_due=due)
             self._decision = decide(self._figures, context, self._window.marks(t))
         if self._since is None or self._decision.state is not before.state or t < self._since:
             self._since = t

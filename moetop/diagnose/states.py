@@ -19,12 +19,14 @@ class GpuContext(msgspec.Struct, frozen=True, kw_only=True):
     """What besides its own samples bears on a GPU's state.
 
     `running` is the number of running requests of the server on it, where known; `previous` is what
-    was decided from the samples before, for steadiness; `silent_s` is how long nothing was heard.
+    was decided from the samples before, for steadiness; `silent_s` is how long nothing was heard;
+    `gpm_due` is whether GPM values, which need a second sample, are about to come.
     """
 
     running: float | None = None
     previous: Decision | None = None
     silent_s: float | None = None
+    gpm_due: bool = False
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -110,6 +112,10 @@ def _infer(figures: Figures, context: GpuContext) -> Decision:
         return Decision(GpuState.UNKNOWN, Confidence.INFERRED, why=why)
     state = possible[0]
     if state is GpuState.TENSOR_STARVED:
+        if context.gpm_due:
+            return Decision(
+                GpuState.UNKNOWN, Confidence.INFERRED, why="the first activity values come with the next sample"
+            )
         void = signature_void(figures, context.running)
         if void:
             return Decision(GpuState.UNKNOWN, Confidence.INFERRED, why=void)

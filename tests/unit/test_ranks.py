@@ -78,6 +78,7 @@ def test_at_no_sample_is_anything_wrong_said_as_measured(name: str, window_s: fl
             assert gpu.confidence is Confidence.INFERRED or gpu.state in states.split("|")
         measured = {str(f.kind) for f in report.findings if f.confidence is Confidence.MEASURED}
         assert measured <= set(wanted["findings"])
+        assert set(standing(report)) <= set(wanted["findings"])
 
 
 OTHER = (GpuProcess(pid=9, user="eve", name="train.py", memory_used_mib=1900.0),)

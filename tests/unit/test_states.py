@@ -174,6 +174,15 @@ def test_without_reasons_and_without_a_clock_to_compare_a_cap_cannot_be_ruled_ou
     assert any("cap cannot be ruled out" in line for line in report.evidence)
 
 
+def test_before_the_first_activity_values_of_a_card_that_has_them_nothing_is_called_starved() -> None:
+    evidence = HostEvidence("h", 10.0)
+    evidence.apply(Hello(t=0.0, gpus=(info(gpm=True),)))
+    evidence.apply(Gpus(t=0.0, gpus=(sample(**SIGNATURE),)))
+    assert evidence.report().gpus[0].state is GpuState.UNKNOWN
+    evidence.apply(Gpus(t=1.0, gpus=(sample(**SIGNATURE),)))
+    assert evidence.report().gpus[0].state is GpuState.TENSOR_STARVED
+
+
 def test_the_gpu_idle_bit_is_no_limit() -> None:
     report = judge(clock_event_reasons=0x1, **SIGNATURE)
     assert report.state is GpuState.TENSOR_STARVED
