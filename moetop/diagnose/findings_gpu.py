@@ -23,6 +23,7 @@ from moetop.diagnose.crossgpu import (
     may_be_ranks,
     nvlink_share_pct,
     ranks_of_one_job,
+    traffic_mib_s,
     working_alone,
 )
 from moetop.diagnose.view import STARTING, GpuView, HostView
@@ -353,7 +354,9 @@ def _late(late: GpuView, group: tuple[GpuView, ...]) -> Finding:
             f"{words.SEEN}{words.gpus(g.index for g in rest)}: "
             f"{words.span(g.figures.util_gpu_pct for g in rest)} busy, "
             f"SMs {words.span(g.figures.sm_pct for g in rest)} active",
-            words.COMPARED + "link traffic is the same on all of them: they are ranks of one job",
+            f"{words.COMPARED}ranks of one job: link traffic is alike on all of them "
+            f"({words.span((load[1] for g in group if (load := traffic_mib_s(g))), 'MiB/s')} out); "
+            f"a rank with SMs under {words.number(th.SM_UNDERUSED_PCT)} % active at full utilization waits",
             words.NOT_KNOWN + "why that rank is late, and whether all it does is the job's own work",
         ),
         remedy=(remedy, words.COMMAND + "py-spy dump --pid PID_OF_THAT_RANK"),
