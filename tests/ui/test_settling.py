@@ -77,3 +77,12 @@ async def test_a_jump_of_a_replay_makes_no_news_of_what_differs() -> None:
         feed.put(feed.reports["node-00"])
         await screen.refetch()
         assert not screen.toasts()
+
+
+async def test_what_the_configuration_read_anew_changed_is_said() -> None:
+    deeds = scenes.Deeds()
+    deeds.notices = ["configuration read anew: gpu09 added"]
+    async with opened(scenes.sixteen(), actions=deeds) as screen:
+        screen.app.tick()
+        await screen.settle()
+        assert screen.toasts() == ["hosts: configuration read anew: gpu09 added"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
@@ -99,6 +100,8 @@ class FleetScreen(FleetPrompts):
         most = 3 if self.app.size.height >= ROOMY_LINES else 1
         chosen = self.moetop.chosen[0] if self.moetop.chosen is not None and self._moved else None
         answer.answers = answers(self.scene, most, self.retune_why, chosen)
+        if self.moetop.cursor_t is not None:  # findings are not kept over time: those of now are named as such
+            answer.answers = [replace(one, text=f"now: {one.text}") for one in answer.answers]
         self._arrange(len(rows), len(answer.answers))
         answer.redraw()
         table.set_rows(rows, self.scene.t)
@@ -220,6 +223,10 @@ class FleetScreen(FleetPrompts):
             view.log_lines.reset()
             view.log_lines.follow = True
         tail: Sequence[LogLine] = self.moetop.feed.tail(host.name, source) if source else ()
+        until = self.moetop.host_cursor(host)
+        if view.log_lines.until != until:
+            view.log_lines.until = until
+            view.log_lines.rebuild(tail)
         view.log_lines.update(tail)
         view.title = self._log_title(host, source, server)
         hidden = view.log_lines.hidden
