@@ -426,6 +426,8 @@ async def test_going_back_in_time_moves_table_chart_and_log_together() -> None:
         assert "4 m 30 s ago" in screen.lines()[0]
         assert "88 / 600" in screen.line_with("0 RTX PRO 6000") or "89 / 600" in screen.line_with("0 RTX PRO 6000")
         assert "· unknown" in screen.line_with("0 RTX PRO 6000")
+        assert "now: kernels never tuned" in screen.lines()[1], "findings are those of now"
+        assert "fired up" not in screen.text()
         await screen.press("l")
         assert "fired up" not in screen.text() and "Load weight begin" in screen.text()
         await screen.press("0")
