@@ -14,6 +14,7 @@ from typing import IO
 import msgspec
 
 from moetop.diagnose.host import PASTED_LOG, HostEvidence
+from moetop.diagnose.words import plural
 from moetop.errors import UsageError
 from moetop.model import AnyFrame, GpuInfo, Gpus, GpuSample, Hello, Log, Server, ServerMetrics, Status
 from moetop.probe.prom import PromSample, engine_metrics, engine_of, parse_prometheus
@@ -23,8 +24,9 @@ from moetop.transport.replay import FrameTransport
 from moetop.triage.assemble import Timeline, assemble
 from moetop.triage.block import Block
 from moetop.triage.dcgm import has_dcgm, parse_dcgm
+from moetop.triage.pasted import Understanding, is_server_log, is_smi_output, with_head
 from moetop.triage.sift import LONGEST_LINE, Piece, can_sift, decoded, sift
-from moetop.triage.smi_log import parse_smi_log
+from moetop.triage.smi_log import Pasted, parse_smi_log
 
 OFFLINE = "offline"
 """The name of the host that pasted text makes."""
@@ -37,6 +39,8 @@ MAX_TEXT = 256 * 2**20
 
 PATIENCE_S = 2.0
 """A person waits this long without a word; then one comes every so often."""
+
+_LOG_ADVICE = "it looks like a server's log; use --log"
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -54,7 +58,7 @@ def offline_frames(
     troubles: list[Trouble] = []
     server: Server | None = None
     if smi_log is not None:
-        pasted = parse_smi_log(smi_log)
+        pasted = _smi_pasted(smi_log)
         blocks, troubles = pasted.blocks, pasted.troubles
     if metrics is not None:
         samples = parse_prometheus(metrics)
@@ -62,14 +66,19 @@ def offline_frames(
             blocks = [*blocks, parse_dcgm(metrics, samples)]
         server = _server_of_metrics(samples)
         if server is None and not has_dcgm(samples):
-            raise UsageError(
-                "no metric of an engine or of the DCGM exporter is in the text",
-                "take the page from the /metrics address",
-            )
+            what = "no metric of an engine or of the DCGM exporter is in the text"
+            raise UsageError(what, _LOG_ADVICE if is_server_log(metrics) else "take the page from the /metrics address")
     if log is not None:
         name = log[0]
         server = _named(server, name)
     return _frames(blocks, troubles, server, log, assemble(blocks, window_s))
+
+
+def _smi_pasted(text: str) -> Pasted:
+    try:
+        return parse_smi_log(text)
+    except UsageError as error:
+        raise UsageError(str(error), _LOG_ADVICE if is_server_log(text) else error.advice) from None
 
 
 def _frames(
@@ -93,17 +102,26 @@ def _frames(
     if server is not None:
         yield server
     if log is not None:
-        for line in log[1]:
-            if isinstance(line, str):
-                yield Log(t=last_t, source=log[0], line=line)
-            else:
-                yield Log(t=last_t, source=log[0], line=line.line, skipped=line.skipped, counts=line.counts)
+        yield from _log_frames(log[0], log[1], last_t)
     for trouble in troubles:
         yield Status(t=last_t, code=trouble.code, message=trouble.message, level="error", detail=trouble.detail)
     for t, samples in timeline.frames:
         yield Gpus(t=t, gpus=samples)
     if lost:
         yield Gpus(t=last_t, gpus=tuple(sample for _, sample in lost))
+
+
+def _log_frames(name: str, lines: Iterable[str | Piece], t: float) -> Iterator[AnyFrame]:
+    """The lines of a log, and at its end a word where not one of them means anything."""
+    found = Understanding(name)
+    for line in found.watching(lines):
+        if isinstance(line, str):
+            yield Log(t=t, source=name, line=line)
+        else:
+            yield Log(t=t, source=name, line=line.line, skipped=line.skipped, counts=line.counts)
+    if not found.understood:
+        message = f"none of {plural(found.lines, 'line')} was understood: is this a server's log?"
+        yield Status(t=t, code="log_not_understood", message=message, level="warning", source=name)
 
 
 def _server_of_metrics(samples: list[PromSample]) -> Server | None:
@@ -175,8 +193,7 @@ def offline_transport(
     sentence now and then where that takes long."""
     smi_text = _read_text(smi_log) if smi_log is not None else None
     metrics_text = _read_text(metrics) if metrics is not None else None
-    named = None if log is None else (log_name(log), _open(log))
-
+    named = None if log is None else (log_name(log), _open_log(log))
     lines = None if named is None else (named[0], _pieces(named[1], _Progress(named[0], say)))
     frames = offline_frames(log=lines, smi_log=smi_text, metrics=metrics_text, window_s=window_s)
     return FrameTransport(OFFLINE, lambda: map(_ENCODER.encode, frames), speed=0.0)
@@ -194,6 +211,21 @@ def _open(path: str) -> IO[bytes]:
         return Path(path).open("rb")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _open_log(path: str) -> IO[bytes]:
+    """A log from its beginning. Raises UsageError where it is empty or plainly something else."""
+    stream = _open(path)
+    try:
+        head, stream = with_head(stream)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    name = "standard input" if path == "-" else path
+    if not head:
+        raise UsageError(f"the log {name} is empty", "is it the file that the server writes to?")
+    if is_smi_output(_decoded(head)):
+        raise UsageError(f"{name} looks like nvidia-smi output, not a server's log", "use --smi-log")
+    return stream
 
 
 def _read_text(path: str) -> str:
