@@ -320,6 +320,23 @@ RULES: tuple[Rule, ...] = (
         error_only=True,
     ),
     Rule(
+        id="g.http.debug",
+        kind=K.HTTP_ACCESS,
+        severity=S.NOISE,
+        engines=ANY,
+        pattern=r"(?:receive_response|send_request|response_closed|connect_tcp|start_tls)\w{0,12}\.(?:started|complete|failed)\b",
+        literals=(
+            "receive_response",
+            "send_request",
+            "response_closed",
+            "connect_tcp",
+            "start_tls",
+        ),
+        meaning="httpcore's own trace of a request, at the debug level – hide by default",
+        source="httpcore _trace.py",
+        example="[2026-02-19 01:05:00] receive_response_headers.complete return_value=(b'HTTP/1.1', 200, b'OK', [])",
+    ),
+    Rule(
         id="g.http",
         kind=K.HTTP_ACCESS,
         severity=S.NOISE,
