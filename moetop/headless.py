@@ -93,8 +93,15 @@ def first_remedy(finding: Finding) -> str | None:
     return words[0] if words else f"try `{commands[0]}`" if commands else None
 
 
+def _tell_faults(session: Session, say: Callable[[str], None]) -> None:
+    """What is wrong with a recording, before what could be read of it."""
+    for fault in session.faults:
+        say(f"moetop: {fault}")
+
+
 def run_snapshot(session: Session, output: Output, say: Callable[[str], None], *, check: bool) -> ExitCode:
     """One snapshot, written, and its exit code. Raises the recorder's error where there was one."""
+    _tell_faults(session, say)
     snapshot = sample_once(session)
     output.write(snapshot)
     Complaints(say).tell(snapshot)
@@ -108,6 +115,7 @@ def run_every(session: Session, output: Output, every_s: float, say: Callable[[s
     watch = session.watch
     complaints = Complaints(say)
     worst = ExitCode.OK
+    _tell_faults(session, say)
 
     def every(holds: Callable[[str], bool]) -> Callable[[], bool]:
         return lambda: all(holds(name) for name in watch.names())

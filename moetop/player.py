@@ -34,6 +34,7 @@ class Player:
         self._to_s = to_s
         self._speed = speed
         self._halted = False
+        self.faults = tuple(self._index.faults().values())
         self._lock = threading.Lock()
         self.start = self._index.first_t + (from_s or 0.0)
         end = max(host.last_t for host in self._index.hosts.values())

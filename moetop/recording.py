@@ -191,6 +191,15 @@ class RecordingIndex:
         """`t` on a clock that passes over the part of every gap beyond MAX_GAP_S."""
         return t - sum(cut_s for gap_end, cut_s in self.gaps if gap_end <= t)
 
+    def faults(self) -> dict[str, str]:
+        """What is wrong with the file: status code -> sentence. What could be read stands."""
+        said = {"recording_cut": "the recording ends in the middle of a line"} if self.truncated else {}
+        others = self.skipped - len(said)  # the cut line is one of them
+        if others:
+            lines, are = ("line", "is no frame") if others == 1 else ("lines", "are no frames")
+            said["recording_skipped"] = f"{others:,} {lines} of the recording {are}"
+        return said
+
     @property
     def first_t(self) -> float:
         return min(host.first_t for host in self.hosts.values())

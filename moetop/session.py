@@ -37,7 +37,10 @@ DEMO_NOTE = "glm5-sm120 is scripted after a real case; h200-lab was recorded on 
 
 @dataclass
 class Session:
-    """A fleet and what is known of it. `flat_out` sources end by themselves and are read as fast as they come."""
+    """A fleet and what is known of it. `flat_out` sources end by themselves and are read as fast as they come.
+
+    `faults` are sentences on a recording that is damaged; its hosts' notes have them too.
+    """
 
     watch: Watch
     fleet: Fleet
@@ -45,6 +48,7 @@ class Session:
     dated: bool = True
     recorder: Recorder | None = None
     notes: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
     transports: Sequence[Transport] = field(default_factory=tuple)
     reloader: Reloader | None = None
     player: Player | None = None
@@ -130,10 +134,13 @@ def _replay_session(args: argparse.Namespace, window_s: float, *, flat_out: bool
 
     if flat_out:
         replays = open_recording(args.replay, speed=0.0, from_s=args.from_s, to_s=args.to_s)
-        return _assemble(replays, window_s, live=False, flat_out=True, charts=charts, source=RECORDING)
+        session = _assemble(replays, window_s, live=False, flat_out=True, charts=charts, source=RECORDING)
+        session.faults = replays[0].faults
+        return session
     player = Player(args.replay, speed=args.speed or 1.0, from_s=args.from_s, to_s=args.to_s)
     session = _assemble(player.transports(), window_s, live=False, charts=charts, source=RECORDING)
     session.player = player
+    session.faults = player.faults
     return session
 
 

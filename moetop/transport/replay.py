@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from moetop.errors import LinkError, UsageError
+from moetop.model import Status
 from moetop.recording import HostIndex, RecordingIndex, encode, index_recording, read_host
 from moetop.transport.base import Channel, Completed
 
@@ -176,7 +177,7 @@ class FrameTransport:
 
 
 class ReplayTransport(FrameTransport):
-    """One host of a recording. `skipped` lines of the file were no frames; `truncated` says it is cut."""
+    """One host of a recording. What is wrong with the file is among its frames as statuses (`index.faults`)."""
 
     def __init__(
         self,
@@ -193,14 +194,13 @@ class ReplayTransport(FrameTransport):
         end = math.inf if to_s is None else zero + to_s
         super().__init__(
             host.name,
-            lambda: _cut(index.path, host, begin, end, past_s),
+            lambda: _with_faults(_cut(index.path, host, begin, end, past_s), index.faults()),
             speed=speed,
             start_t=begin,
             played_at=index.without_gaps,
         )
         self.path = index.path
-        self.skipped = index.skipped
-        self.truncated = index.truncated
+        self.faults = tuple(index.faults().values())
         self.first_t = host.first_t
         self.last_t = host.last_t
 
@@ -218,6 +218,22 @@ def _cut(path: Path, host: HostIndex, begin: float, end: float, past_s: float) -
         if times.t < begin - past_s and times.type == "gpus":
             continue
         yield raw
+
+
+def _with_faults(lines: Iterator[bytes], faults: Mapping[str, str]) -> Iterator[bytes]:
+    """`lines`, with a status for every fault after the first line and after each hello, which ends all statuses."""
+    if not faults:
+        yield from lines
+        return
+    told = False
+    for raw in lines:
+        yield raw
+        head = _TIMES.decode(raw)
+        if told and head.type != "hello":
+            continue
+        told = True
+        for code, message in faults.items():
+            yield encode(Status(t=head.t, code=code, message=message, level="warning"))
 
 
 def read_index(path: str | Path, from_s: float | None, to_s: float | None) -> RecordingIndex:

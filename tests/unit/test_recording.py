@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moetop.cli import main
+from moetop.diagnose.host import HostEvidence
 from moetop.errors import MoetopError, UsageError
 from moetop.model import Gpus, Hello, Log, Server, Status
 from moetop.recording import (
@@ -46,6 +48,11 @@ def write_lines(path: Path, *lines: bytes) -> Path:
 
 def play(transport: FrameTransport) -> list[bytes]:
     return list(transport.open({}).lines())
+
+
+def frames_only(transport: FrameTransport) -> list[bytes]:
+    """What a damaged recording holds, without the word that it is damaged."""
+    return [raw for raw in play(transport) if b'"recording_' not in raw]
 
 
 # ── decoding ─────────────────────────────────────────────────────────────────────────────────────
@@ -180,9 +187,8 @@ def test_a_recording_cut_in_the_middle_of_a_line_plays_up_to_there(tmp_path: Pat
     path = tmp_path / "r.jsonl"
     path.write_bytes(HELLO + b"\n" + sample(1) + b"\n" + sample(2)[:30])
     (transport,) = open_recording(path, speed=0)
-    assert transport.truncated
-    assert transport.skipped == 1
-    assert play(transport) == [HELLO, sample(1)]
+    assert transport.faults == ("the recording ends in the middle of a line",)
+    assert frames_only(transport) == [HELLO, sample(1)]
 
 
 def test_a_compressed_recording_plays_and_a_cut_one_plays_up_to_there(tmp_path: Path) -> None:
@@ -191,12 +197,12 @@ def test_a_compressed_recording_plays_and_a_cut_one_plays_up_to_there(tmp_path: 
     whole.write_bytes(gzip.compress(b"\n".join(lines)))
     (transport,) = open_recording(whole, speed=0)
     assert play(transport) == lines
-    assert not transport.truncated
+    assert transport.faults == ()
     cut = tmp_path / "cut.jsonl.gz"
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size * 3 // 4])
     (transport,) = open_recording(cut, speed=0)
-    assert transport.truncated
-    played = play(transport)
+    assert transport.faults == ("the recording ends in the middle of a line",)
+    played = frames_only(transport)
     assert lines[: len(played)] == played
     assert len(played) > 100
 
@@ -204,7 +210,36 @@ def test_a_compressed_recording_plays_and_a_cut_one_plays_up_to_there(tmp_path: 
 def test_an_over_long_line_is_counted_and_the_rest_plays(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "r.jsonl", HELLO, b"x" * (MAX_LINE_BYTES * 2), sample(1))
     (transport,) = open_recording(path, speed=0)
-    assert (transport.skipped, play(transport)) == (1, [HELLO, sample(1)])
+    assert transport.faults == ("1 line of the recording is no frame",)
+    assert frames_only(transport) == [HELLO, sample(1)]
+
+
+def test_a_snapshot_of_a_cut_recording_says_so_on_standard_error_and_in_its_notes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "cut.jsonl.gz"
+    packed = gzip.compress(b"\n".join([HELLO] + [sample(t / 10) for t in range(3000)]))
+    path.write_bytes(packed[: len(packed) // 2])
+    assert main(["--replay", str(path), "--snapshot", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert err == "moetop: the recording ends in the middle of a line\n"
+    assert "the recording ends in the middle of a line" in json.loads(out)["hosts"][0]["notes"]
+
+
+def test_a_damaged_recording_says_so_after_every_hello_that_would_end_it(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "r.jsonl", HELLO, b"x", sample(1), b"y", HELLO, sample(2)[:30])
+    path.write_bytes(path.read_bytes().rstrip())
+    (transport,) = open_recording(path, speed=0)
+    evidence = HostEvidence("r")
+    for raw in play(transport):
+        frame = decode(raw)
+        assert not isinstance(frame, (Unknown, Malformed))
+        evidence.apply(frame)
+    assert evidence.report().notes == (
+        "the recording ends in the middle of a line",
+        "2 lines of the recording are no frames",
+    )
 
 
 def test_several_hosts_of_one_file_become_one_transport_each(tmp_path: Path) -> None:
