@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from moetop import __version__
 from moetop.errors import ExitCode, MoetopError, UsageError
@@ -26,11 +26,63 @@ MIN_INTERVAL_S = 0.1
 """Below this two GPM samples are too close to be valid (measured on an H200: from 100 ms on none was bad)."""
 
 
+FORMATS = ("json", "csv", "md", "svg")
+
+
+class _Once(argparse.Action):
+    """An option with one value: given twice, one of the two would be passed over in silence."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        if getattr(namespace, self.dest, None) is not None:
+            raise UsageError(f"{option} is given twice", "it takes one value; several hosts are several --host")
+        setattr(namespace, self.dest, values)
+
+
 class _Parser(argparse.ArgumentParser):
     """argparse that reports usage errors the way every other error is reported."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, "try moetop --help")
+
+    def parse_whole(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        """The arguments. Raises UsageError with what was probably meant where one is not known."""
+        args, unknown = self.parse_known_args(argv)
+        if unknown:
+            raise self._unknown(unknown[0])
+        return args
+
+    def _unknown(self, word: str) -> UsageError:
+        import shlex
+
+        from moetop.text import plain
+
+        shown = plain(word, 80)
+        if word.startswith("-"):
+            import difflib
+
+            options = [option for action in self._actions for option in action.option_strings]
+            near = difflib.get_close_matches(word.partition("=")[0], options, n=1)
+            return UsageError(
+                f"there is no option {shown}", f"did you mean {near[0]}?" if near else "try moetop --help"
+            )
+        option, what = "--host", "watch a host"
+        if os.path.isfile(word):  # noqa: PTH113 - Path raises where a name is too long
+            option, what = _option_for_file(word)
+        return UsageError(f"{shown!r} stands alone", f"to {what}: moetop {option} {shlex.quote(shown)}")
+
+
+def _option_for_file(path: str) -> tuple[str, str]:
+    """The option that takes a file of such a name, and what it does."""
+    if path.endswith((".jsonl", ".jsonl.gz")):
+        return "--replay", "play a recording"
+    if path.endswith((".yaml", ".yml")):
+        return "--config", "read a configuration"
+    return "--log", "read a server's log"
 
 
 def _seconds(text: str) -> float:
@@ -50,7 +102,15 @@ def _interval(text: str) -> float:
     return value
 
 
-def build_parser() -> argparse.ArgumentParser:
+def _window(text: str) -> float:
+    value = _seconds(text)
+    if 0 < value < MIN_INTERVAL_S:
+        why = f"GPM needs {MIN_INTERVAL_S} s between samples, and 0 takes one sample"
+        raise argparse.ArgumentTypeError(f"{text} s is too short: {why}")
+    return value
+
+
+def build_parser() -> _Parser:
     parser = _Parser(
         prog="moetop",
         description="Live monitor and doctor for GPU hosts that serve Mixture-of-Experts models.",
@@ -69,7 +129,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     add = parser.add_argument_group("what to do (the screen when nothing is named)").add_argument
     add("--snapshot", nargs="?", const="-", metavar="FILE", help="sample, diagnose, write, exit; - is standard output")
-    add("--format", choices=("json", "csv", "md", "svg"), help="of the snapshot or retune report (json)")
+    add("--format", choices=FORMATS, help="of the snapshot (by FILE's ending, else json) or retune report (json)")
     add("--every", type=_interval, metavar="SECONDS", help="with --snapshot: one JSON line again and again")
     add("--check", action="store_true", help="with --snapshot: exit 3 if a warning or worse stands")
     add("--record", metavar="FILE", help="write the frames to a recording while watching")
@@ -82,7 +142,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--doctor", action="store_true", help="check every step to a working view, with the fix for each")
 
     add = parser.add_argument_group("how").add_argument
-    add("--window", type=_seconds, metavar="S", help="seconds a state is judged over (10; 2 for --snapshot)")
+    add("--window", type=_window, metavar="S", help="seconds a state is judged over (10; 2 for --snapshot)")
     add("--interval", type=_interval, metavar="S", help="seconds between samples (1)")
     add("--speed", type=float, metavar="N", help="with --replay: times real time (1)")
     add("--from", type=_seconds, dest="from_s", metavar="S", help="with --replay: start so many seconds in")
@@ -144,11 +204,15 @@ def _check_combination(args: argparse.Namespace) -> None:
         ("--server", args.server is not None, args.retune is not None, "--retune"),
         ("--format", args.format is not None, args.snapshot is not None or args.retune is not None, "--snapshot"),
     )
+    if args.theme is not None and modes:
+        raise UsageError(f"--theme is of the screen; {modes[0]} has none")
     for option, given, met, need in needs:
         if given and not met:
             raise UsageError(f"{option} goes with {need}")
     if args.every is not None and args.format not in (None, "json"):
         raise UsageError("--every writes JSON lines; --format cannot be given")
+    if args.every is not None and args.format is None and _format_of(args.snapshot) != "json":
+        raise UsageError(f"--every writes JSON lines, not {_format_of(args.snapshot)}", "name the file .jsonl")
     if args.every is not None and offline:
         raise UsageError("--every needs something to watch, not a pasted file")
     if args.speed is not None and not args.speed > 0:
@@ -214,12 +278,18 @@ def _run_mode(args: argparse.Namespace) -> ExitCode:
     return _run_screen(args, sessions.open_session(args, config), config)
 
 
+def _format_of(target: str) -> str:
+    """The format that a file's name asks for."""
+    _, dot, ending = target.lower().rpartition(".")
+    return ending if dot and ending in FORMATS else "json"
+
+
 def _run_snapshot(args: argparse.Namespace, config: Config) -> ExitCode:
     from moetop import headless
     from moetop import session as sessions
     from moetop.export.output import open_output
 
-    output = open_output(args.snapshot, args.format or "json")
+    output = open_output(args.snapshot, args.format or _format_of(args.snapshot))
     session = sessions.open_session(args, config)
     if args.every is not None:
         return headless.run_every(session, output, args.every, _say, check=args.check)
@@ -286,7 +356,7 @@ def _guarded(argv: Sequence[str] | None) -> int:
     debug = False
     try:
         try:
-            args = build_parser().parse_args(argv)
+            args = build_parser().parse_whole(argv)
         except SystemExit as end:  # --help and --version have printed
             return _flushed(int(end.code or 0))
         debug = bool(args.debug)

@@ -143,8 +143,10 @@ class Binder:
         return typing.cast("int | float | bool", value)
 
     def _check(self, node: Node, value: Any, check: Any, key: str) -> None:
-        if isinstance(check, Between) and not check.low <= value <= check.high:
-            raise self.fail(node.line, key, f"expected a number from {check.low:g} to {check.high:g}, found {value:g}")
+        if isinstance(check, Between) and not (check.low <= value <= check.high or (check.or_zero and value == 0)):
+            zero = "0, or " if check.or_zero else ""
+            bounds = f"{zero}a number from {check.low:g} to {check.high:g}"
+            raise self.fail(node.line, key, f"expected {bounds}, found {value:g}")
         if isinstance(check, Form) and not check.pattern.fullmatch(value):
             raise self.fail(node.line, key, f"expected {check.what}")
 

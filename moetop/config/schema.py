@@ -11,10 +11,11 @@ TransportKind = Literal["auto", "ssh", "openssh", "local"]
 
 @dataclass(frozen=True)
 class Between:
-    """Bounds of a number, both included."""
+    """Bounds of a number, both included; `or_zero` allows 0 below them."""
 
     low: float
     high: float
+    or_zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ Interval = Annotated[float, Between(0.1, 3600)]
 """Seconds between samples; under 0.1 s GPM sample pairs are void (measured on an H200)."""
 Timeout = Annotated[float, Between(1, 86400)]
 ConnectTimeout = Annotated[float, Between(1, 300)]
-Window = Annotated[float, Between(0, 3600)]
+Window = Annotated[float, Between(0.1, 3600, or_zero=True)]
+"""Seconds a state is judged over; 0 is one sample."""
 
 
 @dataclass(frozen=True, kw_only=True)

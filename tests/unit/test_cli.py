@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import signal
@@ -89,6 +90,15 @@ def test_an_option_alone_that_means_nothing_names_what_it_goes_with(
         ("--log x --record y", "something live"),
         ("--interval 0.05", "GPM needs 0.1 s"),
         ("--interval soon", "'soon' is not a number of seconds"),
+        ("--window 0.05", "GPM needs 0.1 s"),
+        ("--demo --snapshot --theme drk", "--theme is of the screen; --snapshot has none"),
+        ("--retune a --theme dark", "--theme is of the screen"),
+        ("--demo --snapshot out.csv --every 1", "JSON lines, not csv"),
+        ("--hots a", "did you mean --host?"),
+        ("--snapshoot=out.json", "did you mean --snapshot?"),
+        ("--qqqqqq", "try moetop --help"),
+        ("gpu01", "to watch a host: moetop --host gpu01"),
+        ("--demo gpu01;ls", "moetop --host 'gpu01;ls'"),
         ("--window -1", "not a sensible number"),
         ("--window 1e9", "not a sensible number"),
         ("--window nan", "not a sensible number"),
@@ -114,6 +124,44 @@ def test_what_cannot_be_done_is_said_before_anything_is_watched(
     capsys: pytest.CaptureFixture[str], words: str, part: str
 ) -> None:
     assert part in refused(capsys, words.split())
+
+
+@pytest.mark.parametrize("action", cli.build_parser()._actions, ids=lambda action: action.option_strings[-1])
+def test_an_option_with_one_value_that_is_given_twice_is_refused(
+    capsys: pytest.CaptureFixture[str], action: argparse.Action
+) -> None:
+    if action.option_strings[-1] == "--host" or action.nargs == 0:
+        return
+    option = action.option_strings[-1]
+    value = "json" if option == "--format" else "1"
+    assert f"{option} is given twice" in refused(capsys, [option, value, option, value])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("server.log", "--log server.log"), ("r.jsonl.gz", "--replay r.jsonl.gz"), ("c.yaml", "--config c.yaml")],
+)
+def test_a_file_that_stands_alone_is_answered_with_the_option_that_takes_it(
+    capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    Path(name).write_text("x")
+    assert f"moetop {words}\n" in refused(capsys, [name])
+
+
+@pytest.mark.parametrize(
+    ("words", "begins"),
+    [
+        ("out.json", b"{"),
+        ("out.CSV", b"host,"),
+        ("out.md", b"# moetop"),
+        ("out.svg", b"<svg"),
+        ("out.txt", b"{"),
+        ("out.md --format json", b"{"),
+    ],
+)
+def test_the_snapshots_format_follows_from_the_files_name_unless_it_is_given(words: str, begins: bytes) -> None:
+    assert main(["--replay", str(RECORDING), "--snapshot", *words.split()]) == 0
+    assert Path(words.split(maxsplit=1)[0]).read_bytes().startswith(begins)
 
 
 def test_version_and_help_are_the_whole_answer(capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,6 +164,7 @@ BAD = [
     ("interval_s: 0.01\n", "fleet.yaml:1: interval_s: expected a number from 0.1 to 3600, found 0.01"),
     ("interval_s: .inf\n", "fleet.yaml:1: interval_s: expected a number that can be counted with"),
     ("interval_s: .nan\n", "fleet.yaml:1: interval_s: expected a number that can be counted with"),
+    ("window_s: 0.05\n", "fleet.yaml:1: window_s: expected 0, or a number from 0.1 to 3600, found 0.05"),
     ("window_s: '5'\n", "fleet.yaml:1: window_s: expected a number, found text"),
     ("hosts:\n  - a\n  - b\n  - a\n", "fleet.yaml:4: hosts[2]: the host 'a' stands twice (also in line 2)"),
     (
