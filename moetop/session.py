@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from moetop.asking import person
 from moetop.config import Config, HostSpec, Overrides, merge
@@ -35,17 +35,25 @@ LOCAL_NAME = "localhost"
 DEMO_NOTE = "glm5-sm120 is scripted after a real case; h200-lab was recorded on a real H200"
 
 
+Kind = Literal["live", "demo", "recording", "pasted"]
+
+EPOCH_FLOOR = 1e9
+"""Times below (September 2001) are not epoch seconds but counted from a recording's own zero."""
+
+
 @dataclass
 class Session:
     """A fleet and what is known of it. `flat_out` sources end by themselves and are read as fast as they come.
 
-    `faults` are sentences on a recording that is damaged; its hosts' notes have them too.
+    `kind` is what the source is: live hosts, the demo, a recording, or pasted text. `faults` are sentences on a
+    recording that is damaged; its hosts' notes have them too.
     """
 
     watch: Watch
     fleet: Fleet
     flat_out: bool = False
     dated: bool = True
+    kind: Kind = "live"
     recorder: Recorder | None = None
     notes: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
@@ -76,8 +84,15 @@ class Session:
             if self.recorder is not None:
                 self.recorder.close()
 
-    def taken_at(self) -> float:
-        """Epoch seconds of a snapshot taken now."""
+    def taken_at(self) -> float | None:
+        """Epoch seconds of a snapshot taken now: of a recording its newest sample's, None where its times are no
+        epoch seconds and for pasted text, whose times have no zone."""
+        if self.kind == "pasted":
+            return None
+        if self.kind == "recording":
+            times = [t for name in self.watch.names() if (t := self.watch.last_t(name)) is not None]
+            newest = max(times, default=0.0)
+            return newest if newest >= EPOCH_FLOOR else None
         return time.time()
 
 
@@ -114,14 +129,14 @@ def open_session(args: argparse.Namespace, config: Config) -> Session:
         transport = offline_transport(
             log=args.log, smi_log=args.smi_log, metrics=args.metrics, window_s=window_s, say=say
         )
-        return _assemble([transport], window_s, live=False, flat_out=True, charts=False)
+        return _assemble([transport], window_s, kind="pasted", flat_out=True)
     if args.replay is not None:
         return _replay_session(args, window_s, flat_out=flat_out, charts=charts)
     if args.demo:
         from moetop.demo import transports
 
         made = transports(flat_out=flat_out)
-        session = _assemble(made, window_s, live=False, flat_out=flat_out, charts=charts, record=config.record)
+        session = _assemble(made, window_s, kind="demo", flat_out=flat_out, charts=charts, record=config.record)
         session.notes = (DEMO_NOTE,)
         return session
     read = (lambda: load_config(args)) if config.path is not None else None
@@ -134,11 +149,11 @@ def _replay_session(args: argparse.Namespace, window_s: float, *, flat_out: bool
 
     if flat_out:
         replays = open_recording(args.replay, speed=0.0, from_s=args.from_s, to_s=args.to_s)
-        session = _assemble(replays, window_s, live=False, flat_out=True, charts=charts, source=RECORDING)
+        session = _assemble(replays, window_s, kind="recording", flat_out=True, charts=charts)
         session.faults = replays[0].faults
         return session
     player = Player(args.replay, speed=args.speed or 1.0, from_s=args.from_s, to_s=args.to_s)
-    session = _assemble(player.transports(), window_s, live=False, charts=charts, source=RECORDING)
+    session = _assemble(player.transports(), window_s, kind="recording", charts=charts)
     session.player = player
     session.faults = player.faults
     return session
@@ -156,7 +171,7 @@ def live_session(
     hosts = config.hosts or (local_host(config),)
     options = {host.name: probe_options(config, host, once=once) for host in hosts}
     transports = [transport_for(config, host) for host in hosts]
-    session = _assemble(transports, window_s, live=True, charts=charts, record=config.record, per_host=options)
+    session = _assemble(transports, window_s, kind="live", charts=charts, record=config.record, per_host=options)
     if not once:
         from dataclasses import replace
 
@@ -223,25 +238,25 @@ def _assemble(
     transports: Sequence[Transport],
     window_s: float,
     *,
-    live: bool,
+    kind: Kind,
     flat_out: bool = False,
     charts: bool = False,
-    source: str | None = None,
     record: str | None = None,
     per_host: dict[str, ProbeOptions] | None = None,
 ) -> Session:
     recorder = Recorder(record) if record is not None else None
+    live = kind == "live"
     watch = Watch(
         window_s,
         live=live,
-        source=source,
+        source=RECORDING if kind == "recording" else None,
         keep_history=charts,
         on_frame=recorder.write if recorder is not None else None,
     )
     for transport in transports:
         watch.expect(transport.name)
     fleet = Fleet(transports, watch, ProbeOptions(), per_host=per_host)
-    return Session(watch, fleet, flat_out=flat_out, dated=live, recorder=recorder, transports=transports)
+    return Session(watch, fleet, flat_out=flat_out, dated=live, kind=kind, recorder=recorder, transports=transports)
 
 
 def run_retune(args: argparse.Namespace, config: Config) -> ExitCode:

@@ -21,18 +21,37 @@ MAX_RUNS = 10
 MAX_CHART_HOSTS = 52
 """Most hosts on the map: a letter each."""
 
-_MARKUP = re.compile(r"([\\`*\[\]<>#|~&$@]|(?<!\w)_|_(?!\w)|^[-+])")
+_INLINE = r"[\\`*\[\]<>#|~&$@]|(?<!\w)_|_(?!\w)"
+_MARKUP = re.compile(rf"({_INLINE}|^[-+])")
+_MARKUP_WITHIN = re.compile(rf"({_INLINE})")
+_QUOTED = re.compile(r"\(?`[^`]*[^`\s][^`]*`[).,;:]*")
+_WORD = re.compile(rf"(?<!\S){_QUOTED.pattern}(?!\S)|(?:[^\s\[]|\[[\d, ]*\]|\[)+")
+"""A part quoted in backticks, or a word; a list of numbers belongs to it (`block_shape=[128, 128].json`)."""
 _UNLISTED = (EventSeverity.NOISE.value, EventSeverity.METRIC.value)
 _BAR_STEP = re.compile("[\r␍]")
 """Between the states of a progress bar; only the last is of interest."""
 
-_EPOCH_FLOOR = 1e9
-"""Times below are not epoch seconds but counted from a recording's own zero."""
+
+def _cell(value: Any, limit: int = 400) -> str:
+    """Text that Markdown shows as it is: no markup, links, mentions or table breaks."""
+    return _MARKUP.sub(r"\\\1", plain(str(value), limit))
 
 
 def _inert(value: Any, limit: int = 400) -> str:
-    """Text that Markdown shows as it is: no markup, links, mentions or table breaks."""
-    return _MARKUP.sub(r"\\\1", plain(str(value), limit))
+    """The same outside a table: paths, options and quoted words stand as code, so that a copied one is right."""
+    return _WORD.sub(_word, plain(str(value), limit))
+
+
+def _word(match: re.Match[str]) -> str:
+    word = match.group()
+    if _QUOTED.fullmatch(word):
+        return word
+    markup = _MARKUP_WITHIN if match.start() else _MARKUP
+    core = word.lstrip("(").rstrip(").,;:")
+    if "`" in word or not any(letter.isalnum() for letter in core) or not markup.search(core):
+        return markup.sub(r"\\\1", word)
+    before, _, after = word.partition(core)
+    return f"{before}`{core}`{after}"
 
 
 def _code(text: str) -> list[str]:
@@ -49,8 +68,6 @@ def _number(value: float | None, digits: int = 0) -> str:
 def _time(value: float | None) -> str:
     if value is None:
         return "time not known"
-    if value < _EPOCH_FLOOR:
-        return f"{value:.1f} s into the recording"
     return datetime.fromtimestamp(value, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -97,7 +114,7 @@ def _gpus(host: dict[str, Any]) -> Iterator[str]:
         )
         state = gpu["error"] or f"{gpu['state']} ({gpu['confidence']})"
         cells = (
-            str(gpu["index"]), _inert(gpu["name"] or "-"), _inert(state), _number(gpu["util_gpu_pct"]),
+            str(gpu["index"]), _cell(gpu["name"] or "-"), _cell(state), _number(gpu["util_gpu_pct"]),
             f"{_number(gpu['power_w'])} / {_number(gpu['power_limit_w'])}", _number(gpu["power_pct"]),
             _number(gpm.get("tensor_pct")), _number(gpm.get("dram_pct")), _number(gpu["temp_c"]), gib,
         )  # fmt: skip
@@ -193,7 +210,8 @@ def _host(host: dict[str, Any]) -> Iterator[str]:
 def write_md(snapshot: Snapshot) -> bytes:
     """The snapshot as a Markdown report."""
     whole = to_plain(snapshot)
-    window = "" if whole["window_s"] is None else f", states over {whole['window_s']:g} s"
+    seen = whole["window_s"] is not None and any(host["gpus"] for host in whole["hosts"])
+    window = f", states over {whole['window_s']:g} s" if seen else ""
     lines = [f"# moetop: {_inert(whole['headline'])}", "", f"{_time(whole['taken_at'])}{window}", ""]
     lines.extend(_chart(whole["hosts"]))
     for host in whole["hosts"]:

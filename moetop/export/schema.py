@@ -11,6 +11,10 @@ from moetop import model
 from moetop.export.plainform import keys_of
 
 SCHEMA_ID = "moetop.snapshot/1"
+_TAKEN_AT = (
+    "Epoch seconds: now, or of a recording its newest sample's. null where a recording's times are no epoch seconds, "
+    "and for pasted text, whose times have no zone."
+)
 _NOT_NEGATIVE = ("_pct", "_w", "_mib", "_mhz", "_mib_s", "tokens_s")
 _NOT_NEGATIVE_NAMES = frozenset(
     {"index", "pid", "count", "n", "size", "window_s", "running", "waiting", "ecc_uncorrected"}
@@ -42,6 +46,7 @@ def _tighten(name: str, cls: type[msgspec.Struct], definition: dict[str, Any]) -
         properties["headline"] = {"enum": words}
     if name == "Snapshot":
         properties["schema"] = {"const": SCHEMA_ID}
+        properties["taken_at"]["description"] = _TAKEN_AT
 
 
 def snapshot_schema() -> dict[str, Any]:

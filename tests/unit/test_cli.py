@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 from moetop import __version__, cli
 from moetop.cli import main
 from moetop.errors import ExitCode
+from moetop.session import load_config, open_session
 
 ROOT = Path(__file__).parents[2]
 RECORDING = Path(__file__).parents[1] / "data" / "recordings" / "h200-dense_gemm.jsonl"
@@ -162,6 +165,32 @@ def test_a_file_that_stands_alone_is_answered_with_the_option_that_takes_it(
 def test_the_snapshots_format_follows_from_the_files_name_unless_it_is_given(words: str, begins: bytes) -> None:
     assert main(["--replay", str(RECORDING), "--snapshot", *words.split()]) == 0
     assert Path(words.split(maxsplit=1)[0]).read_bytes().startswith(begins)
+
+
+def test_a_snapshot_of_what_was_read_before_is_not_dated_now(capsys: pytest.CaptureFixture[str]) -> None:
+    def taken_at(*words: str) -> float | None:
+        assert main([*words, "--snapshot", "-"]) == 0
+        found: float | None = json.loads(capsys.readouterr().out)["taken_at"]
+        return found
+
+    frame = '{"type":"gpus","t":%s,"gpus":[{"index":0,"util_gpu_pct":5}]}\n'
+    Path("epoch.jsonl").write_text(frame % 1771463370.5 + frame % 1771463371.5)
+    Path("zero.jsonl").write_text(frame % 0 + frame % 1)
+    Path("smi.csv").write_text("timestamp, index, utilization.gpu [%]\n2026/03/05 11:00:00.120, 0, 5 %\n")
+    assert taken_at("--replay", "epoch.jsonl") == 1771463371.5
+    assert taken_at("--replay", "zero.jsonl") is None
+    assert taken_at("--smi-log", "smi.csv") is None
+    assert abs((taken_at("--demo") or 0.0) - time.time()) < 60
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [("--demo", "demo"), (f"--replay {RECORDING}", "recording"), ("--log x", "pasted"), ("", "live")],
+)
+def test_a_session_knows_what_its_source_is(words: str, kind: str) -> None:
+    Path("x").write_text("x")
+    args = cli.build_parser().parse_whole(words.split())
+    assert open_session(args, load_config(args)).kind == kind
 
 
 def test_version_and_help_are_the_whole_answer(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,8 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from moetop.errors import ExitCode, UsageError
 from moetop.export.csv_writer import COLUMNS, write_csv
@@ -225,6 +227,45 @@ def test_markdown_says_what_is_wrong_and_keeps_foreign_text_inert() -> None:
     assert "| 0 | NVIDIA H200 |" in text and "a \\| b" in text and "gpu_lost" in text
     assert "utilization %" in text and "A glm5-sm120" in text
     assert "\x1b" not in text and "<b>" not in text.split("```")[0]
+
+
+def rendered(text: str) -> list[Token]:
+    """Inline tokens of a report in which a finding says `text`."""
+    finding = Finding(
+        kind=FindingKind.UNTUNED_KERNELS, severity=Severity.WARNING, confidence=Confidence.REPORTED, summary=text
+    )
+    report = write_md(Snapshot(hosts=(HostReport(name="a", headline="idle", findings=(finding,)),))).decode()
+    blocks = MarkdownIt("gfm-like").parse(report)
+    return next(b.children or [] for b in blocks if b.type == "inline" and b.content.startswith("**warning"))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("make /x/E=8,block_shape=[128,128].json, then", "/x/E=8,block_shape=[128,128].json"),
+        ("make /x/E=8,block_shape=[128, 128].json", "/x/E=8,block_shape=[128, 128].json"),
+        ("move (~/.cache/vllm/_x_) away", "~/.cache/vllm/_x_"),
+        ("expect `Using configuration from`", "Using configuration from"),
+    ],
+)
+def test_a_path_in_a_report_is_code_and_copied_as_it_is(text: str, code: str) -> None:
+    tokens = rendered(text)
+    assert code in [token.content for token in tokens if token.type == "code_inline"]
+
+
+@given(st.text("ab_*`[]<>()#|~&$@!\\ -+.:,/1", max_size=40))
+def test_whatever_a_report_quotes_is_shown_as_it_is(text: str) -> None:
+    tokens = rendered(f"x {text} y")
+    tokens = tokens[[token.type for token in tokens].index("strong_close") + 1 :]
+    assert {token.type for token in tokens} <= {"text", "text_special", "code_inline"}
+    shown = "".join(token.content for token in tokens).replace("`", "")
+    assert shown.split() == f": x {text} y".replace("`", "").split()
+
+
+def test_a_report_without_gpus_speaks_of_no_window() -> None:
+    hosts = (HostReport(name="a", headline="no_finding"),)
+    assert "states over" not in write_md(Snapshot(window_s=2.0, hosts=hosts)).decode()
+    assert "states over 2 s" in write_md(full_snapshot()).decode()
 
 
 def test_a_fence_in_a_log_line_does_not_end_the_block() -> None:
