@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from moetop.diagnose.words import neutral
 from moetop.errors import ExitCode, LinkError
 from moetop.headless import CONNECT_GRACE_S, SEARCH_GRACE_S, first_remedy
 from moetop.model import HostReport, Link, LinkPhase, Status
@@ -57,7 +58,8 @@ class Check:
 def examine(
     link: Link, report: HostReport, statuses: Mapping[str, Status], known: Mapping[str, str] | None = None
 ) -> Iterator[Check]:
-    """The checks of one host in their order. Pure. `known` has better words than "ok" for steps that passed."""
+    """The checks of one host in their order. Pure. `known` has better words than "ok" for steps that passed,
+    and under `user` who watches."""
     words = known or {}
     broken = link.phase is LinkPhase.LOST
     failed = next((n for n, (_, codes) in enumerate(STEPS) if link.code in codes), 1) if broken else len(STEPS)
@@ -73,14 +75,15 @@ def examine(
         for step in LATER_STEPS:
             yield Check(step, "skip", "not reached")
         return
-    yield _nvml(report, statuses)
+    nvml = _nvml(report, statuses)
+    yield nvml
     yield _gpm(report)
-    yield from _servers(report, words.get("server"))
+    yield from _servers(report, words.get("server"), as_root=words.get("user") == "root")
     troubles = {code: statuses[code].message for code in LOG_FIXES if code in statuses}
     for code, message in troubles.items():
         yield Check("log", "fail", message, LOG_FIXES[code])
     for note in report.notes:
-        if note not in troubles.values():
+        if note not in troubles.values() and note != neutral(nvml.words):
             yield Check("rights", "warn", note)
 
 
@@ -116,13 +119,14 @@ def _gpm(report: HostReport) -> Check:
     return Check("gpm", "warn", f"{able} of {len(report.gpus)} GPUs ({why}): verdicts on the others are inferred")
 
 
-def _servers(report: HostReport, not_looked: str | None) -> Iterator[Check]:
+def _servers(report: HostReport, not_looked: str | None, *, as_root: bool) -> Iterator[Check]:
     """Servers and where their logs go; a log that cannot be read is said by the caller."""
     if not report.servers:
         if not_looked is not None:
             yield Check("server", "skip", not_looked)
             return
-        advice = "start moetop as the server's user, or name its log with --log-path"
+        seen_by = "" if as_root else "watch as the server's user or as root, "
+        advice = f"where one runs: {seen_by}{'or ' if seen_by else ''}name its log with --log-path"
         yield Check("server", "warn", "no SGLang, vLLM or TensorRT-LLM process found", advice)
         yield Check("log", "skip", "no server")
         return
@@ -177,6 +181,7 @@ def run_doctor(config: Config) -> ExitCode:
         if hello is not None and hello.python and hello.source != "nvidia-smi":
             words["python"] = hello.python
         if hello is not None and hello.user:
+            words["user"] = hello.user
             words["session"] = f"as {hello.user}" + (f" on {hello.hostname}" if hello.hostname else "")
         if not looked[name]:
             words["server"] = "not looked for (discover: false)"
