@@ -44,6 +44,7 @@ def start_debug_log(path: str) -> None:
         handler = _PrivateRotating(str(Path(path).expanduser()), maxBytes=MAX_BYTES, backupCount=KEPT_FILES)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    logging.raiseExceptions = False  # a full disk costs lines of this log, not the screen
     handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"))
     root = logging.getLogger("moetop")
     root.addHandler(handler)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from moetop.text import plain
+
 
 class ExitCode(IntEnum):
     """Exit codes of every moetop command; 4 beats 3."""
@@ -30,9 +32,9 @@ class MoetopError(Exception):
         self.advice = advice
 
     def sentence(self) -> str:
-        """The whole message on one line."""
+        """The whole message on one line, safe on any terminal whatever names it quotes."""
         text = str(self) if self.advice is None else f"{self}; {self.advice}"
-        return " ".join(text.split())
+        return plain(" ".join(text.split()))
 
 
 class UsageError(MoetopError):

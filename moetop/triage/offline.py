@@ -206,6 +206,8 @@ def log_name(path: str) -> str:
 
 def _open(path: str) -> IO[bytes]:
     if path == "-":
+        if sys.stdin is None:
+            raise UsageError("standard input is closed", "name a file instead of -")
         return sys.stdin.buffer
     try:
         return Path(path).open("rb")
