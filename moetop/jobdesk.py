@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from moetop.config import Config
 from moetop.errors import LinkError, MoetopError
-from moetop.jobviews import STATUS_WORDS, job_view, plan_view
+from moetop.jobviews import OPEN_WORDS, STATUS_WORDS, job_view, plan_view
 from moetop.model import HostReport, LinkPhase, ServerReport
 from moetop.retune import actions, proof, report
 from moetop.retune import job as jobs
@@ -105,11 +105,23 @@ class JobDesk:
         newest = self._session.watch.last_report(host)
         if newest is None:
             return f"nothing is known of {host} yet"
+        held = self._held(host, server)
+        if held is not None:
+            return held
         known = self._previews.get((host, server))
         if known is None or known[0] is not newest:
             known = (newest, self._preview(newest, server))
             self._previews[host, server] = known
         return known[1]
+
+    def _held(self, host: str, server: str | None) -> str | None:
+        """That a job known here holds the server: what it is doing is then the job's doing."""
+        with self._lock:
+            views = [job.view for job in self._jobs.values()]
+        for view in views:
+            if view.host == host and server in (None, view.server) and view.state in OPEN_WORDS:
+                return f"a retune job holds {view.server} ({OPEN_WORDS[view.state]}); j shows it"
+        return None
 
     def _preview(self, newest: HostReport, server: str | None) -> str | None:
         found = find_server(newest, server)
@@ -132,15 +144,22 @@ class JobDesk:
             threading.Thread(target=self._list, name="moetop-jobs", daemon=True).start()
         return sorted(views, key=lambda view: view.started or 0.0, reverse=True)
 
+    def asking(self) -> bool:
+        """Whether the hosts are being asked for their jobs just now."""
+        with self._lock:
+            return self._listing
+
     # ── asks the host ────────────────────────────────────────────────────────────────────────────
 
     def plan(self, host: str, server: str | None) -> RetunePlan:
         """The surveyed plan. Touches nothing. Raises MoetopError."""
         newest = self._session.watch.report(host)
         found = find_server(newest, server)
-        if isinstance(found, Refusal):
-            return RetunePlan(host, server or "", (), refusal=f"{found.text} {found.advice}".strip())
         python = self._config.host(host).python
+        if isinstance(found, Refusal):
+            if found.code == "no_server":
+                found = jobs.open_job(self._transport(host), server, python=python) or found
+            return RetunePlan(host, server or "", (), refusal="; ".join(filter(None, (found.text, found.advice))))
         plan = jobs.prepare(self._transport(host), newest, found, self._overrides(host, found), python=python)
         with self._lock:
             self._plans[host, plan.server] = plan

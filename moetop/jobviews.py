@@ -19,6 +19,14 @@ STATUS_WORDS: dict[JobStatus, str] = {
 }
 """Ends of a job in the screen's words."""
 
+OPEN_WORDS = {
+    "planned": "it is about to start",
+    "running": "it is running",
+    "attached": "it is running, started elsewhere",
+    "interrupted": "it was interrupted and waits for a decision",
+}
+"""Jobs that hold their server, in the screen's words, with what that means."""
+
 STEP_WORDS: dict[StepState, str] = {
     StepState.PENDING: "waiting",
     StepState.RUNNING: "running",
@@ -43,7 +51,7 @@ def plan_view(host: str, plan: Plan) -> RetunePlan:
     if plan.refused:
         refusal = "; ".join(f"{one.text}. {one.advice}".strip() for one in plan.refusals)
     steps = tuple(
-        JobStep(step.title, detail="  ".join(step.lines), undo=step.undo, timeout_s=step.timeout_s)
+        JobStep(step.title, detail="\n".join(step.lines), undo=step.undo, timeout_s=step.timeout_s)
         for step in plan.steps
     )
     notes = (*plan.warnings, *plan.notes, *(f"never: {what}" for what in plan.never), plan.confirm_why)

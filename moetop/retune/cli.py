@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
+import msgspec
+
 from moetop.errors import ExitCode, LinkError, MoetopError
 from moetop.model import HostReport, ServerReport
 from moetop.retune import actions, proof, report
 from moetop.retune import job as jobs
-from moetop.retune.plan import find_server, make_plan, refused_plan
+from moetop.retune.plan import find_server, refused_plan
 from moetop.retune.types import (
     NO_OVERRIDES,
     JobLine,
@@ -78,11 +80,15 @@ def run_on(call: Call) -> ExitCode:
         return _attach(call)
     found = find_server(call.report(), call.server)
     if isinstance(found, Refusal):
+        if found.code == "no_server":
+            found = jobs.open_job(call.transport, call.server, python=call.python) or found
         return _show_refused(call, refused_plan(call.report(), call.server or "a server", found))
     overrides = call.overrides(found)
-    plan = make_plan(call.report(), found, overrides)
-    if not plan.refused:
-        plan = jobs.prepare(call.transport, call.report(), found, overrides, python=call.python)
+    plan = jobs.prepare(call.transport, call.report(), found, overrides, python=call.python)
+    if call.server is None and plan.beside and not plan.refused:
+        text = f"which server is meant is not sure: a job works on another one ({', '.join(plan.beside)})"
+        advice = f"say it with --server {found.name}, or watch that job with --attach"
+        plan = msgspec.structs.replace(plan, refusals=(Refusal(code="several", text=text, advice=advice),), steps=())
     if plan.refused:
         return _show_refused(call, plan)
     if call.dry_run:

@@ -20,6 +20,7 @@ from moetop.retune.types import (
     OutputLine,
     Overrides,
     Plan,
+    Refusal,
     harmless,
 )
 from moetop.transport.base import Transport
@@ -50,8 +51,17 @@ def prepare(
     *,
     python: str = "python3",
 ) -> Plan:
-    """Ask the host and make the plan; touches nothing. Raises LinkError, HostError."""
-    survey = wire.ask(transport, survey_request(server, overrides), python=python)
+    """Ask the host and make the plan; touches nothing. Raises LinkError, HostError.
+
+    A host that cannot be asked does not hide a refusal that the report alone gives.
+    """
+    try:
+        survey = wire.ask(transport, survey_request(server, overrides), python=python)
+    except MoetopError:
+        preview = make_plan(report, server, overrides)
+        if preview.refused:
+            return preview
+        raise
     survey["hostname"] = harmless(survey.get("hostname", ""))
     return make_plan(report, server, overrides, survey)
 
@@ -146,6 +156,34 @@ def list_jobs(transport: Transport, limit: int = 50, *, python: str = "python3")
         return msgspec.convert(harmless(reply.get("jobs", [])), tuple[JobLine, ...], strict=False)
     except msgspec.ValidationError as error:
         raise MoetopError(f"the jobs on {transport.name} make no sense: {error}") from None
+
+
+def open_job(transport: Transport, server: str | None, *, python: str = "python3") -> Refusal | None:
+    """Why a server is not found on the host, where a job explains it; `server` is None where any is meant.
+
+    None also where the host cannot be asked: what was found without it stands.
+    """
+    try:
+        reply = wire.ask(transport, {"op": "list", "limit": 50}, python=python)
+        listed = msgspec.convert(harmless(reply.get("jobs", [])), tuple[JobLine, ...], strict=False)
+    except (MoetopError, msgspec.ValidationError):
+        return None
+    mine = [one for one in listed if server is None or one.server == server]
+    attach = f"moetop --retune {transport.name} --attach"
+    for one in mine:
+        who = f"by {one.operator} (job {one.job}{f', now: {one.step}' if one.step else ''})"
+        if one.status is JobStatus.RUNNING:
+            return Refusal(code="locked", text=f"{one.server} is being retuned {who}", advice=f"watch it with {attach}")
+        if one.status is JobStatus.INTERRUPTED:
+            text = f"a retune of {one.server} was interrupted in the middle: started {who}"
+            return Refusal(code="interrupted", text=text, advice=f"finish it or roll it back: {attach}")
+    if mine and mine[0].status is JobStatus.DOWN:
+        text = f"the newest retune left {mine[0].server} down ({mine[0].job}, {mine[0].operator})"
+        return Refusal(code="down", text=text, advice=f"try to roll back once more: {attach}")
+    if server is None and reply.get("others"):
+        text = f"no server found on {transport.name}, but another user's retune job is running there"
+        return Refusal(code="locked", text=text, advice="wait for its end; only that user can attach to it")
+    return None
 
 
 def exit_code(state: JobState) -> ExitCode:

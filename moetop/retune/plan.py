@@ -76,18 +76,19 @@ def make_plan(
 ) -> Plan:
     """The plan for one server. Without a survey it is a preview: it can be shown, not started."""
     engine = _engine(server)
+    held = list(preflight.check_jobs(report, server, survey)) if survey is not None else []
     if engine is None:
         refusal = Refusal(
             code="no_engine", text=f"the engine of {server.name} is not known", advice="moetop --doctor says why"
         )
-        return refused_plan(report, server.name, refusal)
+        return refused_plan(report, server.name, held[0] if held else refusal)
     subject = subject_of(server, engine, overrides)
     row = find_tuner(server.engine, subject.backend, server.version, words_of(server))
     offline = overrides.tune is not None or (row is not None and row.tuner == Tuner.OFFLINE)
     moves = moves_of(server, row) if row and not offline else ()
     targets = targets_of(server, row) if row and offline else ()
     timeouts = timeouts_for(engine, row, dict(overrides.timeouts))
-    refusals = list(preflight.check_report(report, server, row, subject.backend, overrides))
+    refusals = held or list(preflight.check_report(report, server, row, subject.backend, overrides))
     if not refusals and overrides.tune is None:
         refusals += preflight.check_files(server, row, moves, targets, overrides)
     if survey is not None and not refusals:
@@ -106,6 +107,7 @@ def make_plan(
         warnings=tuple(preflight.warnings_of(report, server, survey, timeouts)),
         notes=server.tuning.evidence[:4],
         never=engine.never,
+        beside=tuple((survey or {}).get("beside", ())),
         requests_running=running,
         surveyed=survey is not None,
     )

@@ -103,20 +103,26 @@ def check_files(
         )
 
 
-def check_survey(
-    server: ServerReport, row: TunerRecipe | None, survey: dict[str, Any], overrides: Overrides
-) -> Iterator[Refusal]:
-    """Refusals from what the host says now."""
+def check_jobs(report: HostReport, server: ServerReport, survey: dict[str, Any]) -> Iterator[Refusal]:
+    """Refusals because a job holds the server. They come first: while one works, the server may well be shutting
+    down, gone or starting, and that is the job's doing."""
+    attach = f"moetop --retune {report.name} --attach"
     if survey.get("lock"):
         yield Refusal(
-            code="locked", text=f"{server.name} is being retuned by {survey['lock']}", advice="watch it with --attach"
+            code="locked", text=f"{server.name} is being retuned by {survey['lock']}", advice=f"watch it with {attach}"
         )
     for job in survey.get("interrupted", [])[:1]:
         yield Refusal(
             code="interrupted",
             text=f"an earlier job was interrupted in the middle ({job['job']}, {job['operator']})",
-            advice="finish it or roll it back first: moetop --retune HOST --attach",
+            advice=f"finish it or roll it back first: {attach}",
         )
+
+
+def check_survey(
+    server: ServerReport, row: TunerRecipe | None, survey: dict[str, Any], overrides: Overrides
+) -> Iterator[Refusal]:
+    """Refusals from what the host says of the server now."""
     process = survey.get("server") or {}
     if not process.get("alive"):
         yield Refusal(code="no_process", text=f"process {server.pid} of {server.name} is gone", advice="look again")
@@ -280,12 +286,14 @@ def warnings_of(
 ) -> Iterator[str]:
     """What does not stop a retune but should be known."""
     if server.tuning.verdict == Verdict.TUNED:
-        yield "the server is tuned already: a gain is unlikely"
+        yield "already tuned: a retune would measure again, a gain is unlikely"
     others = [one.name for one in report.servers if one.name != server.name and not one.gone and one.phase in _LIVING]
     if others:
         yield f"other servers on this host are left alone: {', '.join(others)}"
     if survey is None:
         return
+    if survey.get("beside"):
+        yield f"a retune job works on another server of this host: {', '.join(survey['beside'])}"
     gpu = survey.get("gpu", {})
     if not gpu.get("smi"):
         yield "no nvidia-smi on the host: leftovers on the GPUs cannot be looked for"

@@ -127,7 +127,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """All that would happen, or why nothing will. `spec` is what the runner gets; it is never shown.
 
     `requests_running` is None where the server does not tell. `confirm` is the host's name where it must be
-    typed, with the reason in `confirm_why`.
+    typed, with the reason in `confirm_why`. `beside` names other servers of the host that jobs hold now.
     """
 
     host: str
@@ -143,6 +143,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     requests_running: float | None = None
     confirm: str | None = None
     confirm_why: str = ""
@@ -252,7 +253,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A job in a list."""
+    """A job in a list. `step` is the title of the one that runs."""
 
     job: str
     status: JobStatus
@@ -262,6 +263,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     created: float | None = None
     ended: float | None = None
     message: str | None = None
+    step: str | None = None
 
 
 def harmless(value: Any, limit: int = 4000) -> Any:

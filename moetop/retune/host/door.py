@@ -32,7 +32,7 @@ def answer(request: dict[str, Any], program: dict[str, Any]) -> dict[str, Any]:
         "cancel": lambda: cancel(request),
         "answer": lambda: answer_question(request),
         "resume": lambda: resume(request),
-        "list": lambda: {"jobs": survey.store_jobs()[: int(request.get("limit", 50))]},
+        "list": lambda: survey.list_jobs(int(request.get("limit", 50))),
         "keep": lambda: keep(request),
     }
     function = functions.get(request.get("op", ""))

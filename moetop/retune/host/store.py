@@ -27,18 +27,20 @@ class Busy(Exception):
 
 
 def root() -> Path:
-    """moetop's state folder of this user, made private."""
+    """moetop's state folder of this user, there or not: who only looks makes nothing."""
     base = os.environ.get("XDG_STATE_HOME") or ""
     home = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    path = home / "moetop"
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return path
+    return home / "moetop"
 
 
 def jobs_dir() -> Path:
-    path = root() / "jobs"
-    path.mkdir(mode=0o700, exist_ok=True)
-    path.chmod(0o700)
+    """Where jobs are kept, there or not."""
+    return root() / "jobs"
+
+
+def _made(path: Path) -> Path:
+    """A folder of ours, made private."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
 
@@ -53,6 +55,8 @@ def new_job(server: str) -> Path:
     """A fresh private folder."""
     word = re.sub(r"[^\w.-]+", "-", server, flags=re.ASCII).strip("-.")[:40] or "server"
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    _made(root())
+    _made(jobs_dir()).chmod(0o700)
     path = jobs_dir() / f"{stamp}-{word}-{os.urandom(3).hex()}"
     path.mkdir(mode=0o700)
     return path
@@ -110,9 +114,23 @@ def log_action(who: str, what: str, result: str, job: str) -> None:
     """The host's side of the action log; a full disk must not stop a roll back, so it is only tried."""
     entry = {"when": round(time.time(), 3), "who": who, "what": what, "result": result, "job": job}
     try:
-        append_line(root() / "actions.jsonl", entry)
+        append_line(_made(root()) / "actions.jsonl", entry)
     except OSError as error:
         print(f"action log not written: {error}", flush=True)  # noqa: T201 - goes to the job's runner.log
+
+
+def lock_name(key: str) -> str:
+    """Name of a server's lock, the same for every user of the host."""
+    return "moetop-retune-" + hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def held_locks() -> set[str]:
+    """Names of the locks that jobs of any user hold now, as the kernel lists their sockets."""
+    try:
+        table = Path("/proc/net/unix").read_text(errors="replace")
+    except OSError:
+        return set()
+    return set(re.findall(r"@(moetop-retune-[0-9a-f]{16})$", table, re.MULTILINE))
 
 
 class Lock:
@@ -123,13 +141,15 @@ class Lock:
     """
 
     def __init__(self, key: str) -> None:
-        self.path = root() / f"lock-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-        self._address = f"\0moetop-retune-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        name = lock_name(key)
+        self.path = root() / f"lock-{name.rpartition('-')[2]}"
+        self._address = f"\0{name}"
         self._fd: int | None = None
         self._socket: socket.socket | None = None
 
     def take(self, words: dict[str, Any]) -> None:
         """Raises Busy with the owner's words."""
+        _made(self.path.parent)
         fd = os.open(str(self.path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

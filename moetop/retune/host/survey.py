@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -38,12 +39,11 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
         one["path"]: why for one in found["files"] for why in [files.why_not_movable(one["path"])] if why
     }
     found["state"] = _state_folder()
-    found["lock"], found["interrupted"] = None, []
-    if found["state"]["error"] is None:
-        key = lock_key(request.get("port"), pid)
-        found["lock"] = store.Lock(key).holder()
-        open_jobs = [job for job in store_jobs() if job["status"] == "interrupted"]
-        found["interrupted"] = [job for job in open_jobs if job["lock_key"] == key]
+    key = lock_key(request.get("port"), pid)
+    found["lock"] = store.Lock(key).holder()
+    jobs = store_jobs()
+    found["interrupted"] = [job for job in jobs if job["status"] == "interrupted" and job["lock_key"] == key]
+    found["beside"] = _beside(jobs, key)
     found["tuners"] = [path for path in _tuner_places(request, found["server"]) if Path(path).is_file()]
     packages = (found["server"] or {}).get("packages")
     if packages:
@@ -79,21 +79,48 @@ def lock_key(port: int | None, pid: int | None) -> str:
 def store_jobs() -> list[dict[str, Any]]:
     """Every job of this user on this host, newest first, with `interrupted` where the runner is gone."""
     found = []
-    for folder in sorted(store.jobs_dir().iterdir(), reverse=True):
+    try:
+        folders = sorted(store.jobs_dir().iterdir(), reverse=True)
+    except OSError:
+        return []
+    for folder in folders:
         try:
             state = store.read_json(folder / "state.json")
         except (OSError, ValueError):
             continue
         status = store.status_of(state)
         keys = ("server", "host", "operator", "created", "ended", "message", "lock_key")
-        found.append({"job": folder.name, "status": status, **{key: state.get(key) for key in keys}})
+        step = next((one["title"] for one in state.get("steps") or [] if one.get("state") == "running"), None)
+        found.append({"job": folder.name, "status": status, "step": step, **{key: state.get(key) for key in keys}})
     return found
 
 
+def list_jobs(limit: int) -> dict[str, Any]:
+    """Jobs of this user, and how many servers of the host jobs of other users hold now."""
+    jobs = store_jobs()
+    ours = {store.lock_name(str(job["lock_key"])) for job in jobs if job["status"] == "running"}
+    return {"jobs": jobs[:limit], "others": len(store.held_locks() - ours)}
+
+
+def _beside(jobs: list[dict[str, Any]], key: str) -> list[str]:
+    """Other servers of this host that jobs hold now, in words."""
+    working = [job for job in jobs if job["status"] == "running" and job["lock_key"] != key]
+    known = {store.lock_name(str(job["lock_key"])) for job in working} | {store.lock_name(key)}
+    words = [f"{job['server']} (by {job['operator']})" for job in working]
+    return words + ["one of another user"] * len(store.held_locks() - known)
+
+
 def _state_folder() -> dict[str, Any]:
+    """Where jobs are kept and whether there is room, told from the nearest folder that is there."""
+    path = there = store.jobs_dir()
     try:
-        folder = store.jobs_dir()
-        return {"path": str(folder), "free_mib": shutil.disk_usage(str(folder)).free >> 20, "error": None}
+        while not there.exists() and there != there.parent:
+            there = there.parent
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+        if not os.access(str(there), os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
+        return {"path": str(path), "free_mib": shutil.disk_usage(str(there)).free >> 20, "error": None}
     except OSError as error:
         return {"path": str(error.filename), "free_mib": None, "error": error.strerror}
 
