@@ -266,6 +266,8 @@ class JobDesk:
                 self._over.wait(self._poll_s * 3)
                 continue
             self._take(job, state)
+            if state.more:
+                continue
             if state.over:
                 self._end(job, state, before)
                 return
@@ -349,6 +351,9 @@ class JobDesk:
             )
             job = _Job(view, transport, python, mine=False, ref=ref, followed=False)
         self._take(job, state)
+        while state.more:
+            state = jobs.poll(transport, ref, job.offset, python=python)
+            self._take(job, state)
         with self._lock:
             self._jobs.setdefault(job.view.id, job)
         if state.over:

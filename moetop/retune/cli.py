@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -21,7 +22,6 @@ from moetop.retune.types import (
     JobRef,
     JobState,
     JobStatus,
-    OutputLine,
     Overrides,
     Plan,
     Refusal,
@@ -131,8 +131,12 @@ def _confirmed(call: Call, plan: Plan) -> bool:
 
 
 def _measure(call: Call, server: str) -> proof.Window:
-    """Figures of the server now, from one report a second over the window."""
-    call.say(f"measuring for {call.window_s:.0f} s ...")
+    """Figures of the server now, from one report a second over the window.
+
+    The runner on the host measures tokens and power in windows of its own; what the GPUs did (states, tensor and
+    DRAM activity) is known on this side alone.
+    """
+    call.say(f"measuring what its GPUs do for {call.window_s:.0f} s (tokens and power the host measures itself) ...")
     reports = []
     begun = time.monotonic()
     while time.monotonic() - begun < call.window_s:
@@ -151,20 +155,25 @@ class _Progress:
         self.offset = 0
 
     def show(self, state: JobState) -> None:
-        for line in state.lines:
-            self._line(line)
-        for step in state.steps:
-            if step.state != StepState.PENDING and self._shown.get(step.id) != step.state:
+        """In the order in which it happened; steps that are later than the lines still to come wait for those."""
+        told = [(line.t, 0, f"  {line.source}: {line.text}") for line in state.lines if line.source != "moetop"]
+        until = state.lines[-1].t if state.more and state.lines else math.inf
+        undone = min(
+            (step.started or state.now for step in state.steps if step.id.startswith("rb_")), default=state.now
+        )
+        for number, step in enumerate(state.steps, start=1):
+            if step.state in (StepState.PENDING, self._shown.get(step.id)):
+                continue
+            when = (step.started if step.state == StepState.RUNNING else step.ended) or undone
+            if when <= until:
                 self._shown[step.id] = step.state
-                self._call.say(report.step_line(step, state.now))
+                told.append((when, number, report.step_line(step, state.now)))
+        for _, _, text in sorted(told, key=lambda one: one[:2]):
+            self._call.say(text)
         question = state.asks.question if state.asks else ""
         if question and question != self.asked:
             self._call.say(report.next_things(state)[0])
         self.asked = question
-
-    def _line(self, line: OutputLine) -> None:
-        if line.source != "moetop":
-            self._call.say(f"  {line.source}: {line.text}")
 
 
 def _follow(call: Call, ref: JobRef, before: proof.Window | None) -> ExitCode:
@@ -197,6 +206,8 @@ def _watch(call: Call, ref: JobRef, progress: _Progress) -> JobState | None:
             continue
         lost_since, progress.offset = None, state.offset
         progress.show(state)
+        if state.more:
+            continue
         if state.over:
             return state
         if state.asks is not None and call.input.isatty() and not call.yes:
@@ -206,11 +217,7 @@ def _watch(call: Call, ref: JobRef, progress: _Progress) -> JobState | None:
 
 def _cancels(call: Call, ref: JobRef) -> bool:
     """After an interrupt: whether the job is to be cancelled, asked only where somebody can answer."""
-    if not call.input.isatty():
-        return False
-    call.err.write("\ntype cancel to put everything back; anything else leaves the job running: ")
-    call.err.flush()
-    if call.input.readline().strip() != "cancel":
+    if not call.input.isatty() or not _means_cancel(call):
         return False
     try:
         jobs.cancel(call.transport, ref, python=call.python)
@@ -219,12 +226,35 @@ def _cancels(call: Call, ref: JobRef) -> bool:
     return True
 
 
+def _means_cancel(call: Call) -> bool:
+    """`cancel`, or Enter alone (or a second interrupt, or end of input); any other words are asked about again."""
+    _forget_typed(call)
+    call.err.write("\nthe job goes on meanwhile; type cancel to put everything back, Enter alone leaves it running: ")
+    try:
+        while True:
+            call.err.flush()
+            line = call.input.readline()
+            if line.strip() in ("", "cancel"):
+                return line.strip() == "cancel"
+            call.err.write("that is neither: cancel, or Enter alone: ")
+    except KeyboardInterrupt:
+        return False
+
+
+def _forget_typed(call: Call) -> None:
+    """What was typed before a question is no answer to it."""
+    import termios
+
+    termios.tcflush(call.input.fileno(), termios.TCIFLUSH)
+
+
 def _answer(call: Call, ref: JobRef, state: JobState) -> None:
     """Ask the person at the terminal, without holding up the job: its own time-out goes on."""
     import select
 
     if state.asks is None:
         return
+    _forget_typed(call)
     call.err.write(f"{' / '.join(state.asks.options)}? ")
     call.err.flush()
     ready, _, _ = select.select([call.input], [], [], max(1.0, state.asks.deadline - state.now - 1.0))

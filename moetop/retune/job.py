@@ -181,8 +181,8 @@ def open_job(transport: Transport, server: str | None, *, python: str = "python3
         text = f"the newest retune left {mine[0].server} down ({mine[0].job}, {mine[0].operator})"
         return Refusal(code="down", text=text, advice=f"try to roll back once more: {attach}")
     if server is None and reply.get("others"):
-        text = f"no server found on {transport.name}, but another user's retune job is running there"
-        return Refusal(code="locked", text=text, advice="wait for its end; only that user can attach to it")
+        text = f"no server found on {transport.name}, where another user's retune job is running now"
+        return Refusal(code="no_server", text=text, advice="if it is of that server, wait for its end")
     return None
 
 

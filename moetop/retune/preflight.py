@@ -294,6 +294,8 @@ def warnings_of(
         return
     if survey.get("beside"):
         yield f"a retune job works on another server of this host: {', '.join(survey['beside'])}"
+    if survey.get("beside_others"):
+        yield "another user's retune job works on this host too"
     gpu = survey.get("gpu", {})
     if not gpu.get("smi"):
         yield "no nvidia-smi on the host: leftovers on the GPUs cannot be looked for"

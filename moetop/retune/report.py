@@ -174,7 +174,7 @@ def report_markdown(state: JobState, proof: Proof | None) -> str:
 def report_json(state: JobState, proof: Proof | None) -> str:
     """A job's end, steps and proof as one JSON object."""
     job: dict[str, Any] = msgspec.to_builtins(state)
-    for key in ("lines", "offset", "now"):
+    for key in ("lines", "offset", "more", "now"):
         job.pop(key)
     shown = {"schema": "moetop.retune/1", "job": job, "proof": None if proof is None else msgspec.to_builtins(proof)}
     return json.dumps(shown, indent=2) + "\n"

@@ -127,7 +127,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """All that would happen, or why nothing will. `spec` is what the runner gets; it is never shown.
 
     `requests_running` is None where the server does not tell. `confirm` is the host's name where it must be
-    typed, with the reason in `confirm_why`. `beside` names other servers of the host that jobs hold now.
+    typed, with the reason in `confirm_why`. `beside` names other servers of the host that jobs of the same user hold.
     """
 
     host: str
@@ -215,7 +215,8 @@ class JobRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobState(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as polled. `lines` are new since the asked offset; `offset` is where the next poll goes on.
+    """A job as polled. `lines` are new since the asked offset; `offset` is where the next poll goes on, `more` whether
+    lines are there already that did not fit in.
 
     `before` and `after` are what the runner measured itself: tokens_s, running, power_w, tokens_j.
     `now` is the host's clock, for running times.
@@ -244,6 +245,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     signalled: bool = False
     lines: tuple[OutputLine, ...] = ()
     offset: int = 0
+    more: bool = False
     now: float = 0.0
 
     @property

@@ -60,6 +60,19 @@ def test_an_untuned_server_is_stopped_tuned_started_and_proven(rig):
     assert len(rig.pids()) == 1 and rig.pids() != old
     assert json.loads(rig.table.read_text())["8192"]["BLOCK_SIZE_M"] == 128
     assert "Using MoE kernel config from" in rig.log.read_text()
+    attached = call(rig, attach=True)
+    assert cli.run_on(attached) == ExitCode.OK
+    for told in (asked.err.getvalue(), attached.err.getvalue()):
+        words = (
+            "✓ stop the server",
+            "  tuner: ",
+            "✓ tune",
+            "✓ start the server",
+            "  server: ",
+            "✓ wait until it is ready",
+        )
+        places = [told.index(word) for word in words]
+        assert places == sorted(places), f"not in the order in which it happened: {told}"
     said = asked.err.getvalue() + asked.out.getvalue() + rig.everything_written()
     assert SECRET not in said
     assert "HF_TOKEN" not in rig.everything_written()
@@ -277,12 +290,16 @@ def test_at_the_terminal_the_question_of_a_long_drain_is_answered_and_an_interru
 
     def interrupted(*args: object, **kwargs: object) -> object:
         if not keyed:
-            keyed.append(keys.write("cancel\n"))
+            keyed.append(keys.write("cancel\n"))  # typed before it is asked: no answer
             raise KeyboardInterrupt
         return real(*args, **kwargs)
 
     jobs.poll = interrupted
     try:
+        until(lambda: "type cancel" in asked.err.getvalue(), "it asks whether to cancel")
+        keys.write("cancle\n")
+        until(lambda: "that is neither" in asked.err.getvalue(), "it asks again")
+        keys.write("cancel\n")
         worker.join(60)
     finally:
         jobs.poll = real

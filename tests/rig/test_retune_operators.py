@@ -53,8 +53,18 @@ def test_while_a_job_works_a_second_operator_is_told_of_it_whatever_the_server_l
         assert f"minimoe is being retuned by {first}" in said and "now: stop the server" in said
     assert "no server other on rig" in refusal_of(rig, nothing, server="other")
     monkeypatch.setenv("XDG_STATE_HOME", str(rig.home / "of-another-user"))
-    assert "another user's retune job is running there" in refusal_of(rig, nothing)
+    assert "no server found on rig, where another user's retune job is running now" in refusal_of(rig, nothing)
     assert "minimoe is being retuned by user id" in refusal_of(rig, seen["draining"])
+    dry = cli.Call(
+        rig.transport,
+        "rig",
+        lambda: rig.report(name="other", port=free_port()),
+        dry_run=True,
+        out=io.StringIO(),
+        err=io.StringIO(),
+    )
+    assert cli.run_on(dry) == ExitCode.OK
+    assert "▲ another user's retune job works on this host too" in dry.out.getvalue()
 
 
 def test_while_a_job_works_on_one_server_no_other_is_taken_for_it(rig):

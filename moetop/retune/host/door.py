@@ -164,7 +164,8 @@ def poll(request: dict[str, Any]) -> dict[str, Any]:
             stream.seek(since)
             raw = stream.read(_READ_BYTES)
     whole = raw[: raw.rfind(b"\n") + 1]
-    lines = whole.splitlines(keepends=True)[:MAX_REPLY_LINES]
+    there = whole.splitlines(keepends=True)
+    lines = there[:MAX_REPLY_LINES]
     shown = ("job", "host", "server", "operator", "user", "created", "ended", "mode", "asks", "steps", "moved",
              "installed", "before", "after", "message", "advice", "reason", "not_back", "signalled")  # fmt: skip
     rebooted = bool(state["runner"]) and state["runner"]["boot"] != procs.boot_id()
@@ -176,6 +177,7 @@ def poll(request: dict[str, Any]) -> dict[str, Any]:
         "folder": str(folder),
         "lines": [line.decode("utf-8", "replace").rstrip("\n") for line in lines],
         "offset": since + sum(len(line) for line in lines),
+        "more": len(there) > len(lines) or len(raw) == _READ_BYTES,
         "cancel_asked": (folder / "cancel.json").exists(),
     }
 

@@ -43,7 +43,10 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
     found["lock"] = store.Lock(key).holder()
     jobs = store_jobs()
     found["interrupted"] = [job for job in jobs if job["status"] == "interrupted" and job["lock_key"] == key]
-    found["beside"] = _beside(jobs, key)
+    beside = [job for job in jobs if job["status"] == "running" and job["lock_key"] != key]
+    found["beside"] = [f"{job['server']} (by {job['operator']})" for job in beside]
+    known = {store.lock_name(key), *(store.lock_name(str(job["lock_key"])) for job in beside)}
+    found["beside_others"] = len(store.held_locks() - known)
     found["tuners"] = [path for path in _tuner_places(request, found["server"]) if Path(path).is_file()]
     packages = (found["server"] or {}).get("packages")
     if packages:
@@ -100,14 +103,6 @@ def list_jobs(limit: int) -> dict[str, Any]:
     jobs = store_jobs()
     ours = {store.lock_name(str(job["lock_key"])) for job in jobs if job["status"] == "running"}
     return {"jobs": jobs[:limit], "others": len(store.held_locks() - ours)}
-
-
-def _beside(jobs: list[dict[str, Any]], key: str) -> list[str]:
-    """Other servers of this host that jobs hold now, in words."""
-    working = [job for job in jobs if job["status"] == "running" and job["lock_key"] != key]
-    known = {store.lock_name(str(job["lock_key"])) for job in working} | {store.lock_name(key)}
-    words = [f"{job['server']} (by {job['operator']})" for job in working]
-    return words + ["one of another user"] * len(store.held_locks() - known)
 
 
 def _state_folder() -> dict[str, Any]:
