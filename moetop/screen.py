@@ -25,6 +25,10 @@ def state_folder() -> Path:
     return (Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()) / "moetop"
 
 
+TEXT_SUFFIXES = ("txt", "log")
+"""Endings of a name that stay its file's ending."""
+
+
 def _free_path(stem: str, suffix: str) -> Path:
     """A file name that is not taken, in the working folder or else in the state folder."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -64,6 +68,9 @@ class SessionActions(NoActions):
 
     def jobs(self) -> Sequence[JobView]:
         return self._desk.views()
+
+    def asking_jobs(self) -> bool:
+        return self._desk.asking()
 
     def question(self) -> Question | None:
         return person.question()
@@ -123,9 +130,20 @@ class SessionActions(NoActions):
 
     def write_text(self, name: str, text: str) -> str:
         safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)[:60] or "text"
-        path = _free_path(f"moetop-{safe}", "txt")
+        stem, dot, suffix = safe.rpartition(".")
+        named = bool(dot) and suffix in TEXT_SUFFIXES and bool(stem)
+        path = _free_path(f"moetop-{stem}", suffix) if named else _free_path(f"moetop-{safe}", "txt")
         replace_file(path, text.encode("utf-8", "backslashreplace"))
         return str(path)
+
+
+def kind_of(session: Session) -> str:
+    """What a session shows: live, recording, demo or pasted."""
+    if session.player is not None:
+        return "recording"
+    if session.dated:
+        return "live"
+    return "demo" if session.notes else "pasted"
 
 
 def run_screen(args: argparse.Namespace, session: Session, config: Config) -> ExitCode:
@@ -140,6 +158,7 @@ def run_screen(args: argparse.Namespace, session: Session, config: Config) -> Ex
                 readonly=config.readonly,
                 demo_note=session.notes[0] if session.notes else None,
                 interval_s=config.interval_s,
+                kind=kind_of(session),
             )
         finally:
             actions.close()  # before the fleet stops: its threads may be waiting for an answer

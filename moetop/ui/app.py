@@ -174,14 +174,9 @@ class MoetopApp(BaseApp):
             start, end = playback.start or 0.0, playback.end
             target = max(start, playback.t + step_s)
             target = target if end is None else min(end, target)
-            self.perform(lambda: self._seek(target), "replay")
+            self.seek_to(target)
             return
         self.go_to_time((self.cursor_t if self.cursor_t is not None else self.present_t) + step_s)
-
-    def _seek(self, t: float) -> str:
-        self.actions.seek(t)
-        self.call_from_thread(self.begin_anew)
-        return ""
 
     def do_now(self) -> None:
         self.cursor_t = None
@@ -221,6 +216,7 @@ def run(
     demo_note: str | None = None,
     interval_s: float = 1.0,
     bell: bool = False,
+    kind: str = "live",
 ) -> int:
     """Show the app until it is left; the exit code. Raises UsageError for a theme that cannot be used."""
     app = MoetopApp(
@@ -231,6 +227,7 @@ def run(
         demo_note=demo_note,
         interval_s=interval_s,
         bell=bell,
+        kind=kind,
     )
     result = app.run()
     return result if result is not None else int(app.return_code or ExitCode.OK)

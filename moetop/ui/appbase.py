@@ -19,16 +19,17 @@ from moetop.ui import fmt
 from moetop.ui.attention import FindingsLog, toasts
 from moetop.ui.feed import Actions, NoActions, Playback, WatchFeed
 from moetop.ui.gather import gather
-from moetop.ui.layout import ROOMY_LINES
 from moetop.ui.paint import AsciiOnly, Colourless, Paint, clean
 from moetop.ui.palette import MoeCommands
 from moetop.ui.past import StateTrail, past_scene
+from moetop.ui.rows import Filter
 from moetop.ui.scene import HostView, Scene
 from moetop.ui.screens.base import SMALLEST, MoeScreen
 from moetop.ui.screens.question import QuestionScreen
 from moetop.ui.settling import Pace, Settling
 from moetop.ui.terminal import terminal_has_utf8
 from moetop.ui.theme import DEFAULT_THEME, Theme, choose_theme, load_themes
+from moetop.ui.widgets.notices import Told
 
 TICK_S = 0.2
 """How often the app looks whether the feed has something new."""
@@ -77,6 +78,7 @@ class BaseApp(App[int]):
         bell: bool = False,
         ticking: bool = True,
         mode: str | None = None,
+        kind: str = "live",
     ) -> None:
         super().__init__()
         self.feed = feed
@@ -88,18 +90,23 @@ class BaseApp(App[int]):
         self.bell_on = bell
         self.ticking = ticking
         self.mode = mode
+        self.kind = kind
         self.bare = (self.no_color or bool(os.environ.get("NO_COLOR"))) if no_color is None else no_color
         self.ascii_only = not terminal_has_utf8() if ascii_only is None else ascii_only
         self.themes, self.theme_errors = load_themes()
         self.paint = Paint(choose_theme(theme, self.themes, self.theme_errors), self.bare)
         self.scene = Scene(t=clock())
         self.findings = FindingsLog()
+        self.told: list[Told] = []
         self.paused = False
         self.paused_at = 0.0
         self.range_chosen: float | None = None
         self.map_kind = "power"
+        self.row_filter: Filter | None = None
         self.cursor_t: float | None = None
         self.trail = StateTrail()
+        self._sought: float | None = None
+        self._seeking = False
         self._present = Scene(t=clock())
         self._aimed = False
         self.chosen: tuple[str, int | None] | None = None
@@ -218,8 +225,8 @@ class BaseApp(App[int]):
         self.scene = scene
 
     def show_top(self) -> None:
-        """Draw the screen on top."""
-        screen = self.screen
+        """Draw the screen on top; while the app starts or ends there is none."""
+        screen = self.screen if self.screen_stack else None
         if isinstance(screen, MoeScreen):
             screen.show()
 
@@ -257,8 +264,41 @@ class BaseApp(App[int]):
         return RANGES_S[1]
 
     def playback(self) -> Playback | None:
-        """Where a replay stands."""
-        return self.actions.playback()
+        """Where a replay stands; while it is on its way to another time, that time."""
+        there = self.actions.playback()
+        if there is None or self._sought is None:
+            return there
+        if not self._seeking and there.t is not None and there.t >= self._sought:
+            self._sought = None
+            return there
+        return replace(there, t=self._sought, finished=False)
+
+    def seek_to(self, t: float) -> None:
+        """Bring a replay to `t` recording seconds, one jump after the other; of several asked for the last counts."""
+        self._sought = t
+        if not self._seeking:
+            self._seeking = True
+            self.perform(self._seek, "replay")
+        self.show_top()
+
+    def _seek(self) -> str:
+        done = None
+        try:
+            while (t := self._sought) is not None and t != done:
+                self.actions.seek(t)
+                done = t
+        except MoetopError:
+            self._sought = done = None
+            raise
+        finally:
+            self.call_from_thread(self._sought_to, done)
+        return ""
+
+    def _sought_to(self, done: float | None) -> None:
+        self._seeking = False
+        self.begin_anew()
+        if self._sought is not None and self._sought != done:
+            self.seek_to(self._sought)
 
     def shown_t(self) -> float:
         """The time the screen shows: of the cursor, of a replay, else of this machine."""
@@ -286,20 +326,24 @@ class BaseApp(App[int]):
             return [(f"▸ {'demo' if self.demo_note else 'replay'} ×{playback.speed:g}", "notice")]
         hosts = self.scene.hosts
         if hosts and all(host.link.phase is LinkPhase.FINISHED for host in hosts):
-            return [("■ finished", "notice")]
+            return [("■ pasted text" if self.kind == "pasted" else "■ finished", "notice")]
         rate = f"{1 / self.interval_s:g} Hz" if self.interval_s <= 1 else f"every {self.interval_s:g} s"
         return [("● ", "good"), (f"{'demo' if self.demo_note else 'live'} {rate}", "quiet")]
 
     def say(self, text: str, severity: str = "information", title: str = "") -> None:
-        """A toast; foreign text in it is made harmless."""
+        """A message above the footer for some seconds; foreign text in it is made harmless."""
         if self.size.width < SMALLEST[0] or self.size.height < SMALLEST[1]:
             return  # it would hide the words that say how much room is needed
         level = severity if severity in ("information", "warning", "error") else "information"
-        words, head = clean(text, 600), clean(title, 120)
-        if self.size.height < ROOMY_LINES:
-            words, head = f"{head}: {words}" if head else words, ""
-        seconds = (4 if level == "information" else 7) + len(words) // 60
-        self.notify(words, title=head, severity=level, timeout=seconds, markup=False)  # type: ignore[arg-type]
+        told = Told(clean(title, 120), clean(text, 600), level)
+        self.told.append(told)
+        self.set_timer((4 if level == "information" else 7) + len(told.words()) // 60, lambda: self._forget(told))
+        self.show_top()
+
+    def _forget(self, told: Told) -> None:
+        """Take a message away again."""
+        self.told = [one for one in self.told if one is not told]
+        self.show_top()
 
     def perform(self, deed: Callable[[], str], done: str) -> None:
         """Run a blocking action in a worker; say what came of it (nothing where it returns no words)."""

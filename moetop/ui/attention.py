@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from moetop.model import FINDING_RANK, Calm, Finding, FindingKind, GpuState, LinkPhase, Severity
+from moetop.model import FINDING_RANK, Calm, Finding, FindingKind, GpuReport, LinkPhase, Severity
 from moetop.ui import fmt
 from moetop.ui.paint import clean
 from moetop.ui.scene import HostView, Scene, calm_sign, finding_key, host_words
@@ -80,11 +80,13 @@ RetuneWhy = Callable[[HostView, "str | None"], "str | None"]
 """Why a server of a host cannot be retuned now; None where it can."""
 
 
-def answers(scene: Scene, limit: int, why: RetuneWhy, chosen: str | None = None) -> list[Answer]:
+def answers(
+    scene: Scene, limit: int, why: RetuneWhy, chosen: str | None = None, kind: str = "recording"
+) -> list[Answer]:
     """What a person must know now, gravest first, at least one line and at most `limit`.
 
     Only the first names the key of its why, and retune stands only beside the host that the cursor is
-    on (`chosen`; None: the first answer's), since that is what the key would act on.
+    on (`chosen`; None: the first answer's), since that is what the key would act on. `kind` is the session's.
     """
     if scene.reading:
         return [_calm_answer(scene)]
@@ -105,7 +107,7 @@ def answers(scene: Scene, limit: int, why: RetuneWhy, chosen: str | None = None)
             last = shown[-1]
             shown[-1] = replace(last, keys=(*last.keys, ("f", f"+{more} more", True)))
         return shown
-    return [_calm_answer(scene)]
+    return [_calm_answer(scene, kind)]
 
 
 def _finding_answer(host: HostView, finding: Finding, why: RetuneWhy, *, first: bool, acts: bool) -> Answer:
@@ -130,7 +132,7 @@ RETUNE_HELPS = frozenset(
 """Findings beside which the retune key is named."""
 
 
-def _calm_answer(scene: Scene) -> Answer:
+def _calm_answer(scene: Scene, kind: str = "recording") -> Answer:
     if scene.reading:
         return Answer("◔", "notice", "", "reading what came before")
     if scene.generation < 0:
@@ -152,25 +154,58 @@ def _calm_answer(scene: Scene) -> Answer:
         more = f" (and {len(busy) - 1} more)" if len(busy) > 1 else ""
         return Answer(sign.glyph, "notice", busy[0].name, f"{sign.meaning}{more}", "", (("l", "log", True),))
     if all(host.link.phase is LinkPhase.FINISHED for host in scene.hosts):
-        return Answer("■", "quiet", "", "the recording is at its end; nothing stands out in its last window")
+        open_words = _open_words(scene)
+        last = f"no finding; {open_words}" if open_words else "nothing stands out in its last window"
+        return Answer("■", "quiet", "", f"{ENDED_WORDS.get(kind, ENDED_WORDS['recording'])}; {last}")
     return _quiet_answer(scene)
 
 
+ENDED_WORDS: dict[str, str] = {
+    "recording": "the recording is at its end",
+    "demo": "the demo is at its end",
+    "pasted": "the whole text is read",
+    "live": "the hosts have ended",
+}
+"""What is over, by the kind of a session."""
+
+TOO_LITTLE = "too little has been seen to judge"
+
+
 def _quiet_answer(scene: Scene) -> Answer:
-    """No finding stands: good news only as far as it is known."""
-    blind = [host.name for host in scene.hosts if all(gpu.state is GpuState.UNKNOWN for gpu in host.report.gpus)]
-    if len(blind) == len(scene.hosts):
-        return Answer("·", "notice", "", "no finding so far; too little has been seen to judge")
+    """No finding stands: good news only where every GPU of every host has a state from a whole window."""
+    open_words = _open_words(scene)
+    if open_words:
+        return Answer("·", "notice", "", f"no finding so far; {open_words}")
     kinds: dict[str, int] = {}
     for host in scene.hosts:
-        if host.name not in blind:
-            word = calm_sign(host.report.headline).word
-            kinds[word] = kinds.get(word, 0) + 1
-    parts = [f"{count} {word}" for word, count in kinds.items()]
-    if len(scene.hosts) == 1:
-        parts = list(kinds)
-    parts += [f"{len(blind)} not judged yet"] if blind else []
+        word = calm_sign(host.report.headline).word
+        kinds[word] = kinds.get(word, 0) + 1
+    parts = list(kinds) if len(scene.hosts) == 1 else [f"{count} {word}" for word, count in kinds.items()]
     return Answer("●", "good", "", f"nothing needs you: {', '.join(parts)}")
+
+
+def _open_words(scene: Scene) -> str:
+    """What is not judged yet, and why; empty where everything is."""
+    unjudged = [host for host in scene.hosts if not host.judged]
+    if not unjudged:
+        return ""
+    gpus = [gpu for host in unjudged for gpu in host.unjudged]
+    reason = next(filter(None, map(_why_unknown, gpus)), "")
+    if any(not host.window_full or not host.report.gpus for host in unjudged) or not reason:
+        names = ", ".join(clean(host.name, 40) for host in unjudged[:3])
+        more = f" and {len(unjudged) - 3} more" if len(unjudged) > 3 else ""
+        return TOO_LITTLE if len(unjudged) == len(scene.hosts) else f"{TOO_LITTLE} {names}{more}"
+    return f"{len(gpus)} of {scene.gpu_count()} GPUs not judged: {reason}"
+
+
+def _why_unknown(gpu: GpuReport) -> str:
+    """Why a GPU's state is not known, as its evidence says."""
+    said = [sentence.partition(": ")[2] for sentence in gpu.evidence if sentence.startswith(NOT_KNOWN)]
+    return clean(said[0], 200) if said else ""
+
+
+NOT_KNOWN = "Not known: "
+"""The label that diagnosis puts before what it could not find out."""
 
 
 def toasts(came: Sequence[Noted], gone: Sequence[Noted]) -> list[tuple[str, str, str]]:
@@ -188,6 +223,8 @@ def toast(noted: Noted) -> tuple[str, str, str]:
     finding = noted.finding
     title = f"{clean(noted.host, 60)}: {FINDING_TITLES.get(finding.kind, finding.kind.value)}"
     if noted.gone is not None:
+        if noted.at_start:
+            return title, "cleared; it stood already when moetop came", "information"
         return title, f"cleared after {fmt.span(noted.gone - noted.came)}", "information"
     severity = {"critical": "error", "warning": "warning"}.get(finding.severity.value, "information")
     return title, clean(finding.summary, 400), severity

@@ -19,6 +19,10 @@ class WatchFeed(Protocol):
     def generation(self) -> int:
         """Grows with every change; equal numbers mean nothing is new."""
 
+    @property
+    def window_s(self) -> float:
+        """Seconds of samples that a GPU's state is judged over."""
+
     def names(self) -> list[str]:
         """Hosts, in the order of the configuration."""
 
@@ -117,8 +121,8 @@ class Playback:
 
 class Actions(Protocol):
     """What keys may do besides looking. Those that write, plan, start, cancel or seek are called from a
-    worker thread and may block; `retune_refusal`, `hosts_refusal`, `take_notices`, `jobs`, `playback` and
-    `question` are asked while drawing and must answer at once, as must `answer_question`."""
+    worker thread and may block; `retune_refusal`, `hosts_refusal`, `take_notices`, `jobs`, `asking_jobs`, `playback`
+    and `question` are asked while drawing and must answer at once, as must `answer_question`."""
 
     def write_snapshot(self) -> str:
         """Write a snapshot of the fleet now; the path it went to. Raises MoetopError."""
@@ -164,6 +168,9 @@ class Actions(Protocol):
 
     def jobs(self) -> Sequence[JobView]:
         """Jobs known here, newest first."""
+
+    def asking_jobs(self) -> bool:
+        """Whether the hosts are being asked for their jobs just now."""
 
     def playback(self) -> Playback | None:
         """Where a replay stands; None on live sources."""
@@ -224,6 +231,9 @@ class NoActions:
 
     def jobs(self) -> Sequence[JobView]:
         return ()
+
+    def asking_jobs(self) -> bool:
+        return False
 
     def playback(self) -> Playback | None:
         return None

@@ -8,6 +8,9 @@ from moetop.model import Calm, HostReport
 from moetop.ui.feed import WatchFeed
 from moetop.ui.scene import HostView, Scene
 
+WINDOW_SLACK_S = 1.0
+"""The first sample of a full window may be younger than the window by one sampling interval."""
+
 _log = logging.getLogger("moetop.ui")
 
 
@@ -45,4 +48,16 @@ def _view(feed: WatchFeed, name: str, report: HostReport) -> HostView:
         now=feed.host_now(name),
         last_t=feed.last_t(name),
         statuses=feed.statuses(name),
+        window_full=_window_full(feed, name, report),
     )
+
+
+def _window_full(feed: WatchFeed, name: str, report: HostReport) -> bool:
+    """Whether every GPU was watched for a whole window; where no history is kept, that is taken for granted."""
+    for gpu in report.gpus:
+        history = feed.history(name, gpu.index)
+        if history is None or history.first_t is None or history.last_t is None:
+            continue
+        if history.last_t - history.first_t < feed.window_s - WINDOW_SLACK_S:
+            return False
+    return True

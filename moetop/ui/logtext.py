@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from moetop.model import ServerReport
 from moetop.ui.paint import clean
-from moetop.ui.scene import HostView
+from moetop.ui.scene import HostView, no_server_words
 
 KERNEL = "kernel"
 
@@ -73,5 +73,5 @@ def log_words(host: HostView, source: str | None, has_lines: bool, server: Serve
     if server is not None:
         return f"no log of {clean(server.name, 60)} is read yet"
     if "no_server" in statuses or (host.last_t is not None and not host.report.servers):
-        return "no serving process found here; --log-path or the configuration can name a log"
+        return f"{no_server_words(host)}; --log-path can name a log"
     return "looking for servers and their logs"

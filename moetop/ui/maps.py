@@ -28,6 +28,16 @@ class Scale:
             low_value, low_at = high_value, high_at
         return low_at
 
+    def bend(self) -> tuple[float, float] | None:
+        """Where the axis starts to run faster, and how many times; None where it is straight."""
+        slopes = [
+            (value, (at - before_at) / (value - before))
+            for (before, before_at), (value, at) in zip(self.knots, self.knots[1:], strict=False)
+        ]
+        if len(slopes) < 2 or slopes[1][1] <= slopes[0][1]:
+            return None
+        return slopes[0][0], slopes[1][1] / slopes[0][1]
+
 
 @dataclass(frozen=True)
 class Zone:
@@ -210,7 +220,12 @@ def _put_beside(canvas: Canvas, column: int, row: int, text: str, role: str) -> 
 
 
 def _bottom(kind: MapKind, inner: int) -> Line:
+    """The x axis; a double line, and how many times wider, where it is stretched."""
     cells = ["─"] * inner
+    bend = kind.x.bend()
+    if bend is not None:
+        start = round(kind.x.place(bend[0]) * (inner - 1))
+        cells[start:] = ["═"] * (inner - start)
     for tick in kind.x.ticks:
         text = f"{tick:.0f}"
         at = min(inner - len(text), max(0, round(kind.x.place(tick) * (inner - 1)) - len(text) // 2))
@@ -220,4 +235,10 @@ def _bottom(kind: MapKind, inner: int) -> Line:
     at = round(kind.x.place(kind.x.ticks[0]) * inner) + 3
     if at + len(name) < inner and all(char == "─" for char in cells[at : at + len(name)]):
         cells[at : at + len(name)] = name
+    if bend is not None:
+        at = round(kind.x.place(bend[0]) * (inner - 1)) + 2
+        for words in (f" ×{bend[1]:.1f} wider ", f" ×{bend[1]:.1f} "):
+            if at + len(words) < inner and all(char == "═" for char in cells[at : at + len(words)]):
+                cells[at : at + len(words)] = words
+                break
     return [(" " * (AXIS_WIDTH - 1) + "└", "faint"), ("".join(cells), "quiet")]

@@ -14,7 +14,7 @@ from moetop.model import (
 )
 from moetop.ui import fmt
 from moetop.ui.paint import clean
-from moetop.ui.scene import HostView, gpu_sign, host_sign, host_words
+from moetop.ui.scene import HostView, gpu_sign, host_sign, host_words, no_server_words
 from moetop.ui.words import (
     CONFIDENCE_WORDS,
     FINDING_TITLES,
@@ -292,7 +292,7 @@ def host_page(host: HostView, t: float, width: int) -> Page:
     """Servers and GPUs of a host in a line each."""
     page: Page = [head("Servers")]
     if not host.report.servers:
-        page += labelled("", "no serving process found on this host", width, "quiet")
+        page += labelled("", no_server_words(host), width, "quiet")
     for server in host.report.servers:
         phase, verdict = PHASE_SIGNS[server.phase], VERDICT_SIGNS[server.tuning.verdict]
         page.append(

@@ -28,7 +28,8 @@ from moetop.ui.words import CALM_SIGNS, LINK_WORDS, LOST_SIGN, NEVER_DOUBTED, ST
 
 @dataclass(frozen=True)
 class HostView:
-    """One host at one moment. `now` is the present time on its own clock, seconds."""
+    """One host at one moment. `now` is the present time on its own clock, seconds. `window_full`: its GPUs were
+    watched for a whole window."""
 
     name: str
     report: HostReport
@@ -36,11 +37,22 @@ class HostView:
     now: float | None = None
     last_t: float | None = None
     statuses: Mapping[str, Status] = field(default_factory=dict)
+    window_full: bool = True
 
     @property
     def lost(self) -> bool:
         """Whether nothing comes from it now."""
         return self.link.phase is LinkPhase.LOST
+
+    @property
+    def unjudged(self) -> list[GpuReport]:
+        """GPUs of which nobody can say yet what they do."""
+        return [gpu for gpu in self.report.gpus if gpu.state is GpuState.UNKNOWN]
+
+    @property
+    def judged(self) -> bool:
+        """Whether every GPU has a state, from a whole window."""
+        return bool(self.report.gpus) and self.window_full and not self.unjudged
 
     @property
     def grave(self) -> list[Finding]:
@@ -145,6 +157,19 @@ def host_words(host: HostView, now: float) -> str | None:
     if link.phase is LinkPhase.FINISHED:
         return "finished without a GPU sample"
     return f"waiting for the first sample{since}"
+
+
+def no_server_words(host: HostView) -> str:
+    """Why no server of a host is shown: not reached, not looked yet, or none there."""
+    if host.lost or host.report.status is HostStatus.UNREACHABLE:
+        return "not looked for serving processes: the host is not reached"
+    if "no_server" in host.statuses or "searched" in host.statuses:
+        return "no serving process was found on this host"
+    if host.link.phase is LinkPhase.CONNECTING:
+        return "not looked for serving processes yet: connecting"
+    if host.link.phase is LinkPhase.FINISHED:
+        return "no serving process is in what was read of this host"
+    return "no serving process is known on this host so far"
 
 
 @dataclass(frozen=True)

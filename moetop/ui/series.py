@@ -14,6 +14,7 @@ from moetop.ui.charts import Mark, Series, TimeAxis, dots
 from moetop.ui.feed import WatchFeed
 from moetop.ui.maps import Point
 from moetop.ui.paint import clean
+from moetop.ui.rows import Filter
 from moetop.ui.scene import HostView, gpu_sign
 from moetop.ui.words import CHART_MARKS, EVENT_ROLES
 
@@ -170,20 +171,36 @@ def marks_of(events: Sequence[LogEvent], window: Window) -> list[Mark]:
     return marks
 
 
+NAME_CELLS = 18
+"""Room for a host's name on a map; a longer one keeps both ends, since addresses differ in the last."""
+
+
+def short_name(name: str) -> str:
+    """A host's name for a map."""
+    shown = clean(name, 80)
+    return shown if len(shown) <= NAME_CELLS else f"{shown[:7]}…{shown[-(NAME_CELLS - 8) :]}"
+
+
 def map_points(
-    feed: WatchFeed, hosts: Sequence[HostView], kind: str, chosen: tuple[str, int | None] | None, trails: bool = True
+    feed: WatchFeed,
+    hosts: Sequence[HostView],
+    kind: str,
+    chosen: tuple[str, int | None] | None,
+    trails: bool = True,
+    rows: Filter | None = None,
 ) -> tuple[list[Point], int]:
-    """Every GPU of `hosts` as a point of a map, and how many could not be placed."""
+    """Every GPU of `hosts` that passes the filter `rows` as a point of a map, and how many could not be placed."""
     many = sum(len(host.report.gpus) for host in hosts) > TRAIL_GPUS
     x_name, y_name = ("util_gpu_pct", "power_pct") if kind == "power" else ("tensor_pct", "dram_pct")
     points: list[Point] = []
     missing = 0
     named = len(hosts) > 1
     for host in hosts:
+        gpus = [gpu for gpu in host.report.gpus if rows is None or rows.matches(host, gpu)]
         if host.lost:
-            missing += len(host.report.gpus)
+            missing += len(gpus)
             continue
-        for gpu in host.report.gpus:
+        for gpu in gpus:
             if kind == "power":
                 x, y = gpu.util_gpu_pct, fmt.power_pct(gpu)
             else:
@@ -196,7 +213,7 @@ def map_points(
             with_trail = trails and (not many or (chosen is not None and chosen[0] == host.name))
             history = feed.history(host.name, gpu.index) if with_trail else None
             trail = history.recent((x_name, y_name), TRAIL_S, TRAIL_POINTS) if history is not None else []
-            name = clean(host.name, 40)[:14] if named else ""
+            name = short_name(host.name) if named else ""
             points.append(Point(x, y, sign.glyph, sign.role, name, trail, chosen == key, key))
     return points, missing
 

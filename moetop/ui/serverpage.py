@@ -26,7 +26,7 @@ def server_page(server: ServerReport, width: int) -> pages.Page:
     page: pages.Page = [
         [
             (f"{clean(server.name, 60)}", "text!"),
-            (f"   {server.engine.value if server.engine else 'engine not known'} {server.version or ''}", "text"),
+            (f"   {clean(_engine(server), 80)}", "text"),
             (f"   {phase.glyph} {phase.word}", phase.role),
         ]
     ]
@@ -43,7 +43,7 @@ def server_page(server: ServerReport, width: int) -> pages.Page:
         role = "accent" if line.startswith(pages.COMMAND) else "text!" if at == 0 else "text"
         page += pages.labelled("Do" if at == 0 else "", line, width, role)
     page += [pages.blank(), pages.head("Numbers"), *_metric_lines(server, width)]
-    page += [pages.blank(), pages.head("Tuning files this server reads"), *_file_lines(server.files, width)]
+    page += [pages.blank(), pages.head("Tuning files this server reads"), *_file_lines(server, width)]
     page += [pages.blank(), pages.head("Log"), *_log_place(server, width)]
     page += [pages.blank(), pages.head("Runs (newest last)"), *_run_lines(server, width)]
     page += [pages.blank(), pages.head("Events of the newest run"), *_event_lines(server)]
@@ -55,6 +55,12 @@ def server_page(server: ServerReport, width: int) -> pages.Page:
     for note in server.notes:
         page += pages.labelled("note", note, width, "quiet")
     return page
+
+
+def _engine(server: ServerReport) -> str:
+    if server.engine is None:
+        return "engine not known"
+    return f"{server.engine.value} {server.version or '(version not known)'}"
 
 
 def _pairs(values: Mapping[str, object], width: int) -> pages.Page:
@@ -76,18 +82,59 @@ def _metric_lines(server: ServerReport, width: int) -> pages.Page:
         [
             ("running", fmt.number(numbers.running)),
             ("waiting", fmt.number(numbers.waiting)),
-            ("generated", f"{fmt.number(numbers.generation_tokens_s)} tok/s"),
-            ("prompt", f"{fmt.number(numbers.prompt_tokens_s)} tok/s"),
-            ("KV used", f"{fmt.number(numbers.kv_usage_pct)} %"),
-            ("read from", numbers.source or fmt.ABSENT),
+            ("generated", _measure(numbers.generation_tokens_s, "tok/s", numbers.source)),
+            ("prompt", _measure(numbers.prompt_tokens_s, "tok/s", numbers.source)),
+            ("KV used", _measure(numbers.kv_usage_pct, "%", numbers.source)),
+            ("read from", clean(numbers.source or fmt.ABSENT, 60)),
         ],
         width,
     )
 
 
-def _file_lines(files: Sequence[TuningFile], width: int) -> pages.Page:
-    if not files:
-        return pages.labelled("", "not looked for yet, or none are read by this backend", width, "quiet")
+def _measure(value: float | None, unit: str, source: str | None) -> str:
+    """A number with its unit, or the dash with the source that does not give it."""
+    if value is not None:
+        return f"{fmt.number(value)} {unit}"
+    return f"{fmt.ABSENT} (not given by {clean(source, 40)})" if source else fmt.ABSENT
+
+
+NAMED_IN_LOG: dict[EventKind, str] = {
+    EventKind.MOE_CONFIG_TUNED: "read",
+    EventKind.MOE_CONFIG_FALLBACK: "read instead",
+    EventKind.MOE_CONFIG_DEFAULT: "missed",
+    EventKind.MOE_CONFIG_NO_DOWN_VARIANT: "missed",
+    EventKind.GEMM_CONFIG_DEFAULT: "missed",
+    EventKind.AUTOTUNE_CACHE_LOADED: "loaded",
+    EventKind.AUTOTUNE_CACHE_SAVED: "saved",
+    EventKind.AUTOTUNE_CACHE_REJECTED: "rejected",
+}
+"""Events that name a tuning file, and what the server did with it."""
+
+
+def _files_of_log(server: ServerReport) -> dict[str, str]:
+    """Tuning files that the newest run's log names, and what was done with each."""
+    newest = server.runs[-1].n if server.runs else None
+    found: dict[str, str] = {}
+    for event in server.events:
+        if event.kind in NAMED_IN_LOG and (newest is None or event.run == newest):
+            path = event.fields.get("file") or event.fields.get("path")
+            if isinstance(path, str) and path:
+                found[path] = NAMED_IN_LOG[event.kind]
+    return found
+
+
+def _file_lines(server: ServerReport, width: int) -> pages.Page:
+    if not server.files:
+        named = _files_of_log(server)
+        words = "the host's list of tuning files has not come, or names none for this server"
+        page = pages.labelled("", f"{words}; its log says:" if named else words, width, "quiet")
+        for path, done in named.items():
+            page += pages.labelled(done, path, width)
+        return page
+    return _listed_files(server.files, width)
+
+
+def _listed_files(files: Sequence[TuningFile], width: int) -> pages.Page:
     page: pages.Page = []
     for file in files:
         if not file.exists:

@@ -15,6 +15,7 @@ class SnapshotFeed:
     """A snapshot as a WatchFeed: reports as they are, events as the log."""
 
     generation = 1
+    window_s = 0.0
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._hosts = {host.name: host for host in snapshot.hosts}

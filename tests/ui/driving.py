@@ -52,8 +52,8 @@ class Screen:
         await self.settle()
 
     def toasts(self) -> list[str]:
-        """Toasts as `title: message`."""
-        return [f"{note.title}: {note.message}" for note in self.app._notifications]
+        """Messages as `title: text`."""
+        return [f"{told.title}: {told.text}" for told in self.app.told]
 
 
 @asynccontextmanager

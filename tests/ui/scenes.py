@@ -47,6 +47,8 @@ NOW = 1_800_000_573.0
 class StillFeed:
     """A feed whose hosts are put in by the test; `change` counts its generation up."""
 
+    window_s = 10.0
+
     def __init__(self) -> None:
         self.generation = 1
         self.reports: dict[str, HostReport] = {}

@@ -76,7 +76,7 @@ def test_the_map_boxes_and_names_the_starvation_zone_and_counts_points_that_meet
         "  25 ┤○lab                                       └─────────┘",
         "     │                                                      ",
         "   0 ┤                                                      ",
-        "     └0── util % ─50──────80─────────────90────────────100──",
+        "     └0── util % ─50──────80═ ×5.5 wider 90════════════100══",
     ]
 
 

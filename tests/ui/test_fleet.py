@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from moetop.model import Finding, HostReport, Link, LinkPhase, LogLine, Status
+from moetop.model import Finding, GpuState, HostReport, Link, LinkPhase, LogLine, Status
 from moetop.ui.attention import START_S
 from moetop.ui.feed import Playback
 from moetop.ui.widgets.bars import FooterBar
@@ -166,12 +166,100 @@ async def test_a_filter_that_nothing_passes_says_so() -> None:
         assert "nothing passes the filter" in screen.text()
 
 
-async def test_an_unknown_filter_key_is_named_while_typing() -> None:
+async def test_an_unknown_filter_key_is_named_and_enter_stays_in_the_prompt() -> None:
     async with opened(scenes.reference_fleet()) as screen:
-        await screen.press("slash", *"colour:red")
-        assert "unknown filter key 'colour'" in screen.text()
+        await screen.press("slash", *"lab:red")
+        assert "unknown filter key 'lab'" in screen.text()
+        assert "0 RTX PRO 6000" in screen.text(), "half of a word filters nothing"
+        await screen.press("enter")
+        assert "unknown filter key 'lab'" in screen.text() and "clear filter" not in screen.text()
+        await screen.press(*["backspace"] * 4, "enter")
+        assert "filter lab" in screen.lines()[0] and "0 RTX PRO 6000" not in screen.text()
         await screen.press("escape")
         assert "0 RTX PRO 6000" in screen.text()
+
+
+async def test_the_maps_show_only_what_the_filter_lets_through() -> None:
+    async with opened(scenes.reference_fleet()) as screen:
+        await screen.press("slash", *"host:h2*", "enter")
+        assert "×8" not in screen.text() and "h200-lab●" in screen.text()
+        await screen.press("M")
+        assert "×8" not in screen.text() and "only rows that the fleet's filter lets through" in screen.text()
+
+
+async def test_the_footer_says_what_enter_does_where_the_keys_go() -> None:
+    feed = scenes.reference_fleet()
+    del feed.reports["node-07"]
+    async with opened(feed) as screen:
+        assert "⏎ detail" in screen.lines()[-1] and screen.text().count("▌") == 1
+        await screen.press("E")
+        assert "⏎ whole log" in screen.lines()[-1] and "esc to the table" in screen.lines()[-1]
+        assert screen.text().count("▌") == 1, "one place has the keys"
+        await screen.press("escape")
+        assert "⏎ detail" in screen.lines()[-1] and screen.text().count("▌") == 1
+        await screen.press("E", "enter")
+        assert "› log" in screen.lines()[0]
+
+
+# ── nothing is called good before it is judged ───────────────────────────────────────────────────
+
+
+def young(seconds: int, **values: object) -> scenes.StillFeed:
+    """Three GPUs watched for some seconds."""
+    feed = scenes.StillFeed()
+    gpus = tuple(scenes.h200(index, **values) for index in range(3))  # type: ignore[arg-type]
+    feed.put(HostReport(name="lab", headline="mixed", gpus=gpus))
+    for each in gpus:
+        scenes.add_history(feed, "lab", each, seconds=seconds)
+    return feed
+
+
+@pytest.mark.parametrize(
+    ("seconds", "state", "words"),
+    [
+        (2, GpuState.UNKNOWN, "no finding so far; too little has been seen to judge"),
+        (2, GpuState.TENSOR_BUSY, "no finding so far; too little has been seen to judge"),
+        (60, GpuState.TENSOR_BUSY, "● nothing needs you"),
+    ],
+)
+async def test_nothing_needs_you_is_said_only_of_whole_windows_with_a_state(
+    seconds: int, state: GpuState, words: str
+) -> None:
+    async with opened(young(seconds, state=state)) as screen:
+        assert words in screen.lines()[1]
+
+
+async def test_gpus_that_stay_unknown_are_counted_with_the_reason() -> None:
+    why = ("Seen: 70 % busy", "Not known: power is not available")
+    async with opened(young(60, state=GpuState.UNKNOWN, evidence=why)) as screen:
+        assert "no finding so far; 3 of 3 GPUs not judged: power is not available" in screen.lines()[1]
+
+
+async def test_one_host_that_is_not_judged_takes_the_green_light_of_all() -> None:
+    feed = young(60)
+    feed.put(HostReport(name="new", headline="no_finding", gpus=(scenes.h200(0, GpuState.UNKNOWN),)))
+    async with opened(feed) as screen:
+        assert "too little has been seen to judge new" in screen.lines()[1] and "●" not in screen.lines()[1]
+
+
+# ── messages ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_messages_have_lines_of_their_own_and_go_again(size: tuple[int, int]) -> None:
+    feed = scenes.reference_fleet()
+    del feed.reports["node-07"]
+    async with opened(feed, size) as screen:
+        before = screen.lines()
+        screen.app.say("written to /a/very/long/path/" + "x" * 60 + ".json", title="snapshot written")
+        await screen.settle()
+        text = "".join(line.strip() for line in screen.lines()[-3:-1])
+        assert "/a/very/long/path/" in text and ".json" in text, "the whole path"
+        assert screen.lines()[-1] == before[-1] and screen.lines()[1] == before[1]
+        assert "fired up" in screen.text(), "the newest event stays"
+        screen.app._forget(screen.app.told[0])
+        await screen.settle()
+        assert screen.lines() == before
 
 
 async def test_folding_hides_the_gpus_of_a_host() -> None:
@@ -315,8 +403,8 @@ async def test_many_findings_at_once_are_one_toast_and_on_a_low_terminal_one_lin
         assert len(screen.toasts()) == 1 and "4 findings appeared" in screen.toasts()[0]
         lines = screen.lines()
         assert "kernels never tuned" in lines[1], "the answer line is never covered"
-        assert "4 findings appeared" in lines[-1], "one line, over the footer"
-        assert "node-00: kernels not tuned and others; f lists them" in lines[-1]
+        assert "4 findings appeared: node-00: kernels not tuned and others; f lists them" in lines[-2]
+        assert "q quit" in lines[-1], "the footer is never covered"
 
 
 async def test_hosts_are_added_and_removed_by_hand() -> None:
@@ -327,9 +415,12 @@ async def test_hosts_are_added_and_removed_by_hand() -> None:
         await screen.press("end", "d")
         name = screen.app.chosen[0]
         assert f"stop watching {name}?" in screen.text()
-        await screen.press("n", "enter")
+        await screen.press("q", "slash", "enter")
+        assert f"stop watching {name}?" in screen.text(), "only y, n and esc are answers"
+        await screen.press("n")
+        assert "stop watching" not in screen.text()
         assert not any(deed == "remove_host" for deed, _ in screen.deeds.done)
-        await screen.press("d", "y", "enter")
+        await screen.press("d", "escape", "d", "y")
         assert ("remove_host", name) in screen.deeds.done
 
 
@@ -381,7 +472,7 @@ async def test_picture_key_writes_an_svg() -> None:
 async def test_a_log_without_lines_says_why() -> None:
     async with opened(scenes.reference_fleet(), (120, 40)) as screen:
         await screen.press("down", "end", "up")
-        assert "no serving process found here" in screen.text()
+        assert "no serving process was found on this host" in screen.text()
 
 
 async def test_events_in_the_fleet_log_are_stepped_with_e() -> None:
@@ -432,6 +523,14 @@ async def test_ten_thousand_lines_a_second_do_not_pile_up_in_the_pane() -> None:
 async def test_a_finished_feed_is_called_finished() -> None:
     feed = scenes.sixteen()
     feed.put(feed.reports["node-00"], Link(phase=LinkPhase.FINISHED))
-    async with opened(feed) as screen:
+    async with opened(feed, kind="recording") as screen:
         assert "finished" in screen.lines()[0]
         assert "at its end" in screen.lines()[1]
+
+
+async def test_pasted_text_is_no_recording() -> None:
+    feed = scenes.sixteen()
+    feed.put(feed.reports["node-00"], Link(phase=LinkPhase.FINISHED))
+    async with opened(feed, kind="pasted") as screen:
+        assert "pasted text" in screen.lines()[0]
+        assert "the whole text is read" in screen.lines()[1] and "recording" not in screen.text()

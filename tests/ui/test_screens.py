@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import msgspec
 import pytest
 
-from moetop.model import EventKind, EventSeverity, HostReport, LogLine, LogPlace
+from moetop.errors import MoetopError
+from moetop.model import EventKind, EventSeverity, HostReport, LogEvent, LogLine, LogPlace, ServerMetrics
 from moetop.ui import keys
 from moetop.ui.feed import JobStep, JobView, Playback, RetunePlan
 from moetop.ui.screens.base import MoeScreen
@@ -112,6 +114,37 @@ async def test_server_screen_has_verdict_files_runs_numbers_and_arguments() -> N
             assert words in text, words
 
 
+async def test_numbers_that_are_not_given_say_by_whom_and_files_come_from_the_log_until_listed() -> None:
+    feed = fleet_without_lost()
+    report = feed.reports["glm5-sm120"]
+    read = LogEvent(
+        kind=EventKind.MOE_CONFIG_TUNED, rule="x", severity=EventSeverity.GOOD, line="Using", run=3,
+        fields={"file": "/configs/E=256,N=256.json"},
+    )  # fmt: skip
+    server = msgspec.structs.replace(
+        report.servers[0],
+        version=None,
+        files=(),
+        events=(read,),
+        metrics=ServerMetrics(running=1.0, waiting=0.0, source="/metrics"),
+    )
+    feed.put(msgspec.structs.replace(report, servers=(server,)))
+    async with opened(feed, (140, 90)) as screen:
+        await screen.press("v")
+        assert "— (not given by /metrics)" in screen.line_with("KV used") and "— %" not in screen.text()
+        assert "has not come, or names none" in screen.text()
+        assert "/configs/E=256,N=256.json" in screen.line_with("read  ")
+        assert "sglang (version not known)   ● ready" in screen.text()
+
+
+async def test_servers_of_a_host_that_is_not_reached_are_not_called_absent() -> None:
+    async with opened(scenes.reference_fleet()) as screen:
+        await screen.press("enter")
+        assert "the host is not reached" in screen.text() and "no serving process" not in screen.text()
+        await screen.press("v")
+        assert "the host is not reached" in screen.text() and "no serving process" not in screen.text()
+
+
 async def test_a_host_without_a_server_says_what_was_looked_for() -> None:
     async with opened(fleet_without_lost()) as screen:
         await screen.press("end", "v")
@@ -184,6 +217,15 @@ async def test_a_search_without_a_match_says_so_and_escape_ends_it() -> None:
         assert where(screen.app.screen) == keys.LOG
         await screen.press("escape")
         assert where(screen.app.screen) == keys.FLEET
+
+
+async def test_lines_left_out_before_a_line_are_counted_at_its_end() -> None:
+    feed = fleet_without_lost()
+    feed.tails["glm5-sm120"]["sglang"] = [LogLine(n=0, text="the line itself " + "x" * 300, elided=12431)]
+    async with opened(feed) as screen:
+        await screen.press("l")
+        line = screen.line_with("the line itself")
+        assert line.rstrip().endswith("…  12,431 before it left out")
 
 
 async def test_levels_hide_noise_and_count_it() -> None:
@@ -274,7 +316,7 @@ async def test_findings_list_keeps_what_cleared_with_its_times() -> None:
         feed.put(msgspec.structs.replace(report, findings=(scenes.UNTUNED,)))
         await screen.refetch()
         await screen.press("f")
-        assert "kernels not tuned" in screen.text() and "08:10:33" in screen.line_with("▌")
+        assert "kernels not tuned" in screen.text() and "08:10:33  0 s ago" in screen.line_with("▌")
         feed.put(report)
         await screen.refetch()
         assert "cleared 08:10:33" in screen.text()
@@ -318,6 +360,38 @@ async def test_jobs_show_steps_with_a_clock_and_what_cancel_puts_back() -> None:
         assert ("cancel", "job-1") in deeds.done
 
 
+async def test_times_of_a_jobs_steps_stand_in_a_column_however_long_their_names() -> None:
+    deeds = scenes.Deeds()
+    steps = (
+        JobStep("a step whose name is much longer than the others are", "done", started=0, ended=15),
+        JobStep("short", "done", started=0, ended=75),
+    )
+    deeds.job_list = [replace(running_job(), steps=steps)]
+    async with opened(fleet_without_lost(), actions=deeds) as screen:
+        await screen.press("j")
+        assert screen.line_with("much longer").index("15 s") == screen.line_with("short").index("1 m 15 s")
+
+
+async def test_jobs_that_are_being_asked_for_are_not_called_none() -> None:
+    class Asking(scenes.Deeds):
+        asking = True
+
+        def asking_jobs(self) -> bool:
+            return self.asking
+
+    deeds = Asking()
+    async with opened(fleet_without_lost(), actions=deeds) as screen:
+        await screen.press("j")
+        assert "asking the hosts for their jobs" in screen.text() and "no retune job" not in screen.text()
+        assert "X cancel" not in screen.lines()[-1], "nothing to cancel"
+        deeds.asking = False
+        await screen.refetch()
+        assert "no retune job is known" in screen.text()
+        deeds.job_list = [running_job()]
+        await screen.refetch()
+        assert "X cancel" in screen.lines()[-1]
+
+
 async def test_end_states_of_jobs_are_words() -> None:
     deeds = scenes.Deeds()
     deeds.job_list = [
@@ -330,6 +404,27 @@ async def test_end_states_of_jobs_are_words() -> None:
         assert "start it by hand: ./run.sh" in screen.text()
         await screen.press("X")
         assert ("cancel", "job-1") not in deeds.done
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_what_starts_a_plan_stands_above_its_prompt_and_the_page_scrolls(size: tuple[int, int]) -> None:
+    class Long(scenes.Deeds):
+        def plan_retune(self, host: str, server: str | None) -> RetunePlan:
+            plan = super().plan_retune(host, server)
+            detail = "move /a/cache aside\nmove /b/cache aside"
+            return replace(plan, steps=(*plan.steps, *(JobStep(f"step {n}", detail=detail) for n in range(12))))
+
+    async with opened(fleet_without_lost(), size, actions=Long()) as screen:
+        await screen.press("r")
+        assert "type glm5-sm120 and press enter to start; esc leaves everything as it is" in screen.text()
+        assert "type glm5-sm120:" in screen.lines()[-2]
+        assert "▼" in screen.text() and "are drained" not in screen.text()
+        await screen.press("end")
+        assert "are drained for up to 120 s" in screen.text() and "▼" not in screen.text()
+        line = screen.line_with("move /b/cache aside")
+        assert "/a/cache" not in line, "a line each"
+        await screen.press("home")
+        assert "nothing has been touched yet" in screen.text()
 
 
 async def test_a_plan_starts_only_when_its_word_is_typed() -> None:
@@ -438,6 +533,48 @@ async def test_the_cursor_does_not_go_further_back_than_what_is_kept() -> None:
     async with opened(fleet_without_lost()) as screen:
         await screen.press("4", "left_square_bracket", "left_square_bracket")
         assert "6 m 40 s ago" in screen.lines()[0]
+
+
+async def test_quick_jumps_add_up_one_seek_at_a_time_and_the_clock_shows_where_it_goes() -> None:
+    class Slow(scenes.Deeds):
+        gate, at_once, most = threading.Event(), 0, 0
+
+        def seek(self, t: float) -> None:
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
+            self.gate.wait(20)
+            super().seek(t)
+            self.play = replace(self.play, t=max(0.0, t - 40))  # what lies before comes first
+            self.at_once -= 1
+
+    deeds = Slow()
+    deeds.play = Playback(t=600.0, start=0.0, end=900.0, speed=1.0, can_seek=True)
+    async with opened(fleet_without_lost(), actions=deeds) as screen:
+        await screen.pilot.press("2", "left_square_bracket", "left_square_bracket", "left_square_bracket")
+        assert "00:08:30" in screen.lines()[0], "three times 30 s before 10:00"
+        deeds.gate.set()
+        await screen.settle()
+        assert [value for deed, value in deeds.done if deed == "seek"] == [570.0, 510.0] and deeds.most == 1
+        await screen.refetch()
+        assert "00:08:30" in screen.lines()[0], "not where the past before it stands"
+        await screen.press("right_square_bracket")
+        assert deeds.done[-1] == ("seek", 540.0)
+        deeds.play = replace(deeds.play, t=541.0)
+        await screen.refetch()
+        assert "00:09:01" in screen.lines()[0]
+
+
+async def test_a_jump_that_fails_is_told_and_the_clock_stays() -> None:
+    class Failing(scenes.Deeds):
+        def seek(self, t: float) -> None:
+            raise MoetopError("the recording is gone")
+
+    deeds = Failing()
+    deeds.play = Playback(t=600.0, start=0.0, end=900.0, speed=1.0, can_seek=True)
+    async with opened(fleet_without_lost(), actions=deeds) as screen:
+        await screen.press("left_square_bracket")
+        assert any("the recording is gone" in told for told in screen.toasts())
+        assert "00:10:00" in screen.lines()[0]
 
 
 async def test_a_replay_seeks_and_changes_its_speed() -> None:

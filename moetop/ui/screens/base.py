@@ -18,9 +18,11 @@ from moetop.ui import fmt, keys
 from moetop.ui.layout import ROOMY_LINES
 from moetop.ui.logtext import server_of
 from moetop.ui.paint import fit, line_of
-from moetop.ui.scene import HostView, Scene, counts_words
+from moetop.ui.scene import HostView, Scene, counts_words, no_server_words
 from moetop.ui.widgets.bars import FooterBar, FooterKey, HeaderBar
 from moetop.ui.widgets.lines import LineWidget
+from moetop.ui.widgets.notices import NoticeLines
+from moetop.ui.widgets.prompt import YesNo
 
 if TYPE_CHECKING:
     from moetop.ui.app import MoetopApp
@@ -88,6 +90,7 @@ class MoeScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield HeaderBar()
         yield from self.body()
+        yield NoticeLines()
         yield FooterBar()
         yield TooSmall()
 
@@ -134,6 +137,9 @@ class MoeScreen(Screen[None]):
         if not self.is_mounted or not self.query("HeaderBar"):
             return
         with self.app.batch_update():
+            notices = self.query_one(NoticeLines)
+            notices.settle()
+            notices.redraw()
             self.show_header()
             self.show_scene()
             self.show_footer()
@@ -225,7 +231,7 @@ class MoeScreen(Screen[None]):
         if host.lost:
             return f"{host.name} is lost: nothing can be started there now"
         if not host.report.servers:
-            return f"no serving process was found on {host.name}"
+            return f"{host.name}: {no_server_words(host)}"
         return self.moetop.actions.retune_refusal(host.name, server)
 
     def action_deed(self, name: str) -> None:
@@ -242,6 +248,8 @@ class MoeScreen(Screen[None]):
     def action_prompt(self, name: str, key: str) -> None:
         """Open a prompt; while one is open its key is a letter."""
         field = self.focused
+        if isinstance(field, YesNo):
+            return
         if isinstance(field, Input):
             field.post_message(events.Key(key, keys.LETTERS.get(key, key)))  # behind what was typed before it
         else:

@@ -59,7 +59,10 @@ class FindingsScreen(MoeScreen):
         gone = noted.gone is not None
         role = "quiet" if gone else sign.role
         since = "at start" if noted.at_start and not gone else fmt.clock_time(noted.came)
-        until = f"cleared {fmt.clock_time(noted.gone)}" if gone else f"for {fmt.span(self.scene.t - noted.came)}"
+        if gone:
+            until = f"cleared {fmt.clock_time(noted.gone)}"
+        else:  # how long it has held is in the why; here only when it was found
+            until = "" if noted.at_start else f"{fmt.span(self.scene.t - noted.came)} ago"
         return [
             (f"{sign.glyph} ", role),
             (f"{since:<9} {until:<17} ", "quiet"),

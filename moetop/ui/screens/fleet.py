@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from textual import events
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
@@ -18,14 +17,15 @@ from moetop.ui.layout import ROOMY_LINES, share_lines
 from moetop.ui.logtext import log_words, source_shown
 from moetop.ui.maps import ACTIVITY_MAP, POWER_MAP, Point, nearest_point, point_map
 from moetop.ui.paint import clean
-from moetop.ui.rows import SORTS, TableRow, build_rows
+from moetop.ui.rows import SORTS, Filter, TableRow, build_rows
 from moetop.ui.scene import HostView, counts_words
 from moetop.ui.screens.fleetprompts import FleetPrompts
 from moetop.ui.series import choose_point, histories_of, map_points, marks_of, percent_series, window_of
 from moetop.ui.widgets.bars import ROOMY_COLUMNS, AnswerLines, Rule, VerticalRule
 from moetop.ui.widgets.logview import LogView
+from moetop.ui.widgets.notices import NoticeLines
 from moetop.ui.widgets.plots import Plot
-from moetop.ui.widgets.prompt import PromptLine
+from moetop.ui.widgets.prompt import PromptLine, YesNo
 from moetop.ui.widgets.table import FleetTable
 from moetop.ui.widgets.text import TextLine
 from moetop.ui.words import PHASE_SIGNS, VERDICT_SIGNS
@@ -43,7 +43,7 @@ class FleetScreen(FleetPrompts):
         self._log_source: tuple[str, str | None] = ("", None)
         self._moved = False
         self._following = False
-        self._map_cache: tuple[object, tuple[str, str], list[Point], int] | None = None
+        self._map_cache: tuple[object, tuple[str, str, Filter | None], list[Point], int] | None = None
 
     def body(self) -> Iterable[Widget]:
         yield AnswerLines()
@@ -79,11 +79,38 @@ class FleetScreen(FleetPrompts):
 
     def applies(self, name: str) -> bool:
         if name == "back":
-            return bool(self.filter_text)
+            return bool(self.filter_text) or self._in_log()
         return super().applies(name)
 
+    def _in_log(self) -> bool:
+        """Whether the keys go to the log pane."""
+        return self.is_mounted and self.query_one("#log").has_focus
+
     def footer_word(self, deed: keys.Deed) -> str:
-        return "clear filter" if deed.name == "back" else super().footer_word(deed)
+        if deed.name == "open" and self._in_log():
+            return "whole log"
+        if deed.name == "back":
+            return "to the table" if self._in_log() else "clear filter"
+        return super().footer_word(deed)
+
+    def do_open(self) -> None:
+        """What enter means depends on where it is pressed; a click in the footer means the same."""
+        if self._in_log():
+            self.action_deed("log")
+        else:
+            self.moetop.do_open()
+
+    def do_back(self) -> None:
+        if self._in_log():
+            self.query_one(FleetTable).focus()
+        else:
+            super().do_back()
+
+    def on_descendant_focus(self) -> None:
+        table = self.query_one(FleetTable)
+        table.marked = not self._in_log()
+        table.redraw()
+        self.show_footer()
 
     def header_words(self) -> str:
         words = [f"filter {self.filter_text}"] if self.filter_text else []
@@ -94,12 +121,12 @@ class FleetScreen(FleetPrompts):
 
     def show_scene(self) -> None:
         table = self.query_one(FleetTable)
-        rows = build_rows(self.scene, self.folded, self.chosen_filter, self.sort)
+        rows = build_rows(self.scene, self.folded, self.moetop.row_filter, self.sort)
         table.empty_words = self._empty_words()
         answer = self.query_one(AnswerLines)
         most = 3 if self.app.size.height >= ROOMY_LINES else 1
         chosen = self.moetop.chosen[0] if self.moetop.chosen is not None and self._moved else None
-        answer.answers = answers(self.scene, most, self.retune_why, chosen)
+        answer.answers = answers(self.scene, most, self.retune_why, chosen, self.moetop.kind)
         if self.moetop.cursor_t is not None:  # findings are not kept over time: those of now are named as such
             answer.answers = [replace(one, text=f"now: {one.text}") for one in answer.answers]
         self._arrange(len(rows), len(answer.answers))
@@ -147,7 +174,8 @@ class FleetScreen(FleetPrompts):
     def _arrange(self, rows: int, answer_lines: int) -> None:
         """Share out the lines: the table takes what it needs, then charts and log (docs/keys.md says which go)."""
         size = self.app.size
-        prompts = sum(line.is_open for line in self.query(PromptLine))
+        prompts = sum(line.is_open for line in self.query(PromptLine)) + self.query_one(YesNo).is_open
+        prompts += self.query_one(NoticeLines).settle()
         shares = share_lines(size.width, size.height, rows, answer_lines, prompts, self.moetop.demo_note is not None)
         for name, there in (
             ("#rule-top", shares.note),
@@ -199,9 +227,9 @@ class FleetScreen(FleetPrompts):
         app = self.moetop
         kind = POWER_MAP if app.map_kind == "power" else ACTIVITY_MAP
         cache = self._map_cache
-        key = (kind.key, app.chosen[0] if app.chosen is not None else "")
+        key = (kind.key, app.chosen[0] if app.chosen is not None else "", app.row_filter)
         if cache is None or cache[0] is not self.scene or cache[1] != key:
-            found, missing = map_points(app.feed, self.scene.hosts, kind.key, app.chosen)
+            found, missing = map_points(app.feed, self.scene.hosts, kind.key, app.chosen, rows=app.row_filter)
             cache = self._map_cache = (self.scene, key, found, missing)
         points, missing = choose_point(cache[2], app.chosen), cache[3]
         if not points and missing:
@@ -355,8 +383,3 @@ class FleetScreen(FleetPrompts):
 
     def on_log_view_opened(self) -> None:
         self.action_deed("log")
-
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and self.query_one("#log").has_focus:
-            event.stop()
-            self.action_deed("log")

@@ -9,14 +9,13 @@ from textual.widget import Widget
 from moetop.errors import UsageError
 from moetop.ui import keys
 from moetop.ui.paint import clean
-from moetop.ui.rows import Filter, parse_filter
+from moetop.ui.rows import parse_filter
 from moetop.ui.screens.base import MoeScreen
-from moetop.ui.widgets.prompt import PromptLine
+from moetop.ui.widgets.prompt import PromptLine, YesNo
 from moetop.ui.widgets.table import FleetTable
 
 FILTER_HINT = "state:starved host:a* !model:*glm*"
 ADD_HINT = "HOST, USER@HOST:PORT or an ssh alias"
-REMOVE_HINT = "y and enter: yes; esc: keep it"
 
 
 class FleetPrompts(MoeScreen):
@@ -27,14 +26,13 @@ class FleetPrompts(MoeScreen):
     def __init__(self) -> None:
         super().__init__()
         self.filter_text = ""
-        self.chosen_filter: Filter | None = None
         self._to_remove = ""
 
     def prompts(self) -> Iterable[Widget]:
         """The prompt lines, closed."""
         yield PromptLine("filter", FILTER_HINT, id="filter")
         yield PromptLine("watch", ADD_HINT, id="add")
-        yield PromptLine("stop watching?", REMOVE_HINT, id="remove")
+        yield YesNo(id="remove")
 
     def refusal(self, name: str) -> str | None:
         if name in ("add_host", "remove_host"):
@@ -56,23 +54,26 @@ class FleetPrompts(MoeScreen):
         host = self.host()
         if host is not None:
             self._to_remove = host.name
-            self.query_one("#remove", PromptLine).open(label=f"stop watching {clean(host.name, 40)}?")
+            self.query_one(YesNo).open(f"stop watching {clean(host.name, 40)}?")
             self.show()
 
     def do_back(self) -> None:
         self._apply_filter("")
         self.show()
 
-    def _apply_filter(self, text: str) -> None:
+    def _apply_filter(self, text: str) -> bool:
+        """Filter by `text`; False, with all rows shown and the reason in the prompt, where it is no filter."""
         prompt = self.query_one("#filter", PromptLine)
         try:
             parsed = parse_filter(text)
         except UsageError as error:
             prompt.hint(error.sentence())
-            return
+            self.filter_text, self.moetop.row_filter = "", None  # rows by half of a word would mislead
+            return False
         prompt.hint(FILTER_HINT)
         self.filter_text = text.strip()
-        self.chosen_filter = parsed if parsed.terms else None
+        self.moetop.row_filter = parsed if parsed.terms else None
+        return True
 
     def _asked(self) -> str | None:
         """Which prompt is open."""
@@ -85,11 +86,15 @@ class FleetPrompts(MoeScreen):
 
     def on_prompt_line_done(self, message: PromptLine.Done) -> None:
         asked, text, actions = self._asked(), message.text.strip(), self.moetop.actions
-        if asked == "filter":
-            self._apply_filter(text)
-        elif asked == "add" and text:
+        if asked == "filter" and not self._apply_filter(text):
+            self.show()
+            return
+        if asked == "add" and text:
             self.moetop.perform(lambda: f"{actions.add_host(text)}: connecting", "host added")
-        elif asked == "remove" and text.lower() in ("y", "yes"):
+        self._close_prompt()
+
+    def on_yes_no_answered(self, message: YesNo.Answered) -> None:
+        if message.yes:
             name = self._to_remove
             self.moetop.perform(lambda: self._remove(name), "host removed")
         self._close_prompt()
@@ -106,5 +111,6 @@ class FleetPrompts(MoeScreen):
     def _close_prompt(self) -> None:
         for line in self.query(PromptLine):
             line.close()
+        self.query_one(YesNo).close()
         self.query_one(FleetTable).focus()
         self.show()

@@ -40,14 +40,16 @@ class HelpScreen(MoeScreen):
         behind = next(
             (screen for screen in reversed(self.app.screen_stack[:-1]) if isinstance(screen, MoeScreen)), None
         )
+        width = max(30, self.app.size.width - 3)
         page: pages.Page = [pages.head(f"Keys on this screen ({keys.SCREEN_TITLES[self.about]})")]
         for deed in keys.deeds_of(self.about):
             if behind is not None and not behind.applies(deed.name):
                 continue
             why = behind.refusal(deed.name) if behind is not None else None
             role = "faint" if why else "text"
-            note = f"  ({why})" if why else ""
-            page.append([(f"{keys.faces(deed):<12} ", "faint" if why else "accent!"), (f"{deed.help}{note}", role)])
+            page.append([(f"{keys.faces(deed):<12} ", "faint" if why else "accent!"), (deed.help, role)])
+            if why:
+                page += pages.labelled("", f"not now: {why}", width, "quiet")
         page += [pages.blank(), pages.head("Everywhere")]
         page += [[(f"{face:<28} ", "accent!"), (text, "text")] for face, text in keys.MOVES]
         page += [pages.blank(), pages.head("States (a question mark: inferred, no counter measured it)")]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.widget import Widget
 
 from moetop.ui import fmt, keys, pages
 from moetop.ui.feed import JobStep, JobView
-from moetop.ui.paint import clean
+from moetop.ui.paint import clean, fit
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.screens.question import QuestionScreen
 from moetop.ui.widgets.bars import Rule
@@ -38,8 +39,16 @@ STEP_SIGNS: dict[str, tuple[str, str, str]] = {
 RUNNING = ("planned", "running", "attached")
 
 
-def step_line(step: JobStep, now: float) -> list[tuple[str, str]]:
-    """A step with its sign, clock and detail."""
+TITLE_CELLS = (34, 60)
+"""Least and most room for a step's title; all steps of a job get the same, so that the times stand in a column."""
+
+
+STEP_CELLS = 12 + 1 + 23
+"""A step's line without title and detail."""
+
+
+def step_line(step: JobStep, now: float, room: int = TITLE_CELLS[0]) -> list[tuple[str, str]]:
+    """A step with its sign, clock and detail; `room` are the cells of its title."""
     glyph, word, role = STEP_SIGNS.get(step.state, ("·", step.state, "text"))
     clock = ""
     if step.started is not None:
@@ -49,7 +58,7 @@ def step_line(step: JobStep, now: float) -> list[tuple[str, str]]:
     )
     return [
         (f"  {glyph} {word:<8} ", role),
-        (f"{clean(step.title, 60):<34} ", "text!" if step.state == "running" else "text"),
+        (f"{fit(clean(step.title, 200), room)} ", "text!" if step.state == "running" else "text"),
         (f"{clock + limit:<22} ", "quiet"),
         (clean(step.detail, 300), "quiet"),
     ]
@@ -73,7 +82,9 @@ def job_page(job: JobView, now: float, width: int) -> pages.Page:
     if job.question:
         options = "; ".join(f"{option}: {meaning}" if meaning else option for option, meaning in job.options)
         page += pages.labelled("a answers", f"{job.question} ({options})", width, "warning")
-    page += [step_line(step, now) for step in job.steps]
+    longest = max((cell_len(clean(step.title, 200)) for step in job.steps), default=0)
+    room = max(TITLE_CELLS[0], min(TITLE_CELLS[1], longest, width - STEP_CELLS))
+    page += [step_line(step, now, room) for step in job.steps]
     if job.state in RUNNING and job.cancel_note:
         page += pages.labelled("X cancels", job.cancel_note, width, "accent")
     if job.report:
@@ -116,7 +127,9 @@ class JobsScreen(MoeScreen):
         if jobs:
             page.set_lines([self._line(job) for job in jobs])
         else:
-            page.set_lines([[("no retune job was started here; r on a host plans one", "quiet")]])
+            asking = self.moetop.actions.asking_jobs()
+            words = "asking the hosts for their jobs" if asking else "no retune job is known; r on a host plans one"
+            page.set_lines([[(words, "notice" if asking else "quiet")]])
         self.query_one(Rule).redraw()
         self._show_job()
 
@@ -156,6 +169,9 @@ class JobsScreen(MoeScreen):
         if name == "answer_job":
             job = self.chosen_job()
             return job is not None and bool(job.question)
+        if name == "cancel_job":
+            job = self.chosen_job()
+            return job is not None and job.state in RUNNING
         return super().applies(name)
 
     def do_answer_job(self) -> None:

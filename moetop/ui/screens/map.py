@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from moetop.ui import keys
 from moetop.ui.charts import Line
-from moetop.ui.maps import ACTIVITY_MAP, POWER_MAP, point_map
+from moetop.ui.maps import ACTIVITY_MAP, POWER_MAP, Point, point_map
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.series import TRAIL_GPUS, map_points
 from moetop.ui.widgets.plots import Plot
@@ -29,10 +29,15 @@ class MapScreen(MoeScreen):
     def crumbs(self) -> tuple[str, ...]:
         return ("map",)
 
+    def _points(self, kind: str, trails: bool = True) -> tuple[list[Point], int]:
+        """Points of the GPUs that pass the filter of the fleet."""
+        app = self.moetop
+        return map_points(app.feed, self.scene.hosts, kind, app.chosen, trails, app.row_filter)
+
     def show_scene(self) -> None:
         kind = POWER_MAP if self.moetop.map_kind == "power" else ACTIVITY_MAP
         self.query_one("#map", Plot).redraw()
-        _points, missing = map_points(self.moetop.feed, self.scene.hosts, kind.key, None, trails=False)
+        _points, missing = self._points(kind.key, trails=False)
         why = "no value" if self.moetop.map_kind == "power" else "idle, or no value"
         if self.scene.gpu_count() > TRAIL_GPUS:
             trails = "dots: the last 2 minutes of the chosen host "
@@ -42,11 +47,12 @@ class MapScreen(MoeScreen):
         self.query_one("#title", TextLine).say(
             [(f" {kind.title}", "text!"), (f"   {kind.claim}", "quiet")], right=[(trails, "quiet")]
         )
-        self.query_one("#note", TextLine).say([(words, "quiet")])
+        only = " only rows that the fleet's filter lets through  " if self.moetop.row_filter is not None else ""
+        self.query_one("#note", TextLine).say([(only, "accent"), (words, "quiet")])
 
     def _draw(self, width: int, height: int) -> list[Line]:
         kind = POWER_MAP if self.moetop.map_kind == "power" else ACTIVITY_MAP
-        points, missing = map_points(self.moetop.feed, self.scene.hosts, kind.key, self.moetop.chosen)
+        points, missing = self._points(kind.key)
         if not points:
             why = "no GPU here gives tensor and DRAM activity (GPM: Hopper and later)" if missing else "no GPU yet"
             return [[("", "quiet")], [(f"     {why}", "quiet")]]

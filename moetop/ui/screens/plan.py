@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from typing import ClassVar
 
+from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from moetop.ui import fmt, keys, pages
@@ -13,6 +15,9 @@ from moetop.ui.paint import clean
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.widgets.prompt import PromptLine
 from moetop.ui.widgets.text import TextPage
+
+LABEL_CELLS = 30
+"""A longer word stands only in the line above the prompt."""
 
 
 def plan_page(plan: RetunePlan, width: int) -> pages.Page:
@@ -27,24 +32,28 @@ def plan_page(plan: RetunePlan, width: int) -> pages.Page:
     for number, step in enumerate(plan.steps, 1):
         limit = f"   at most {fmt.span(step.timeout_s)}" if step.timeout_s is not None else ""
         page.append([(f"{number:>3}  ", "quiet"), (clean(step.title, 200), "text!"), (limit, "quiet")])
-        if step.detail:
-            page += pages.labelled("", step.detail, width)
+        for line in filter(None, step.detail.split("\n")):
+            page += pages.labelled("", line, width)
         if step.undo:
             page += pages.labelled("     undo", step.undo, width, "quiet")
     page.append(pages.blank())
     for note in plan.notes:
         page += pages.labelled("note", note, width, "notice")
-    if plan.confirm is not None:
-        page.append([(f"type {plan.confirm} and press enter to start; esc leaves everything as it is", "warning!")])
-    else:
-        page.append([("type yes and press enter to start; esc leaves everything as it is", "warning!")])
     return page
 
 
 class PlanScreen(MoeScreen):
-    """Pushed with a plan; starts it when its word is typed."""
+    """Pushed with a plan; starts it when its word is typed. The page scrolls while the prompt has the focus."""
 
     where: ClassVar[str] = keys.PLAN
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll(-1)", show=False, priority=True),
+        Binding("down", "scroll(1)", show=False, priority=True),
+        Binding("pageup", "scroll_page(-1)", show=False, priority=True),
+        Binding("pagedown", "scroll_page(1)", show=False, priority=True),
+        Binding("home", "scroll(-100000)", show=False, priority=True),
+        Binding("end", "scroll(100000)", show=False, priority=True),
+    ]
 
     def __init__(self, plan: RetunePlan) -> None:
         super().__init__()
@@ -52,27 +61,44 @@ class PlanScreen(MoeScreen):
 
     def body(self) -> Iterable[Widget]:
         yield TextPage(id="page")
+        yield TextPage(id="how")
         yield PromptLine("start?", "")
 
     def on_mount(self) -> None:
         if self.plan.refusal is None:
-            self.query_one(PromptLine).open()
+            self.query_one(PromptLine).open(label=f"type {self.wanted}:" if len(self.wanted) <= LABEL_CELLS else None)
         else:
-            self.query_one(TextPage).focus()
+            self.query_one("#page", TextPage).focus()
+
+    @property
+    def wanted(self) -> str:
+        """The word that starts it."""
+        return self.plan.confirm or "yes"
 
     def crumbs(self) -> tuple[str, ...]:
         return (self.plan.host, "retune")
 
     def show_scene(self) -> None:
-        self.query_one(TextPage).set_lines(plan_page(self.plan, max(30, self.app.size.width - 3)))
+        width = max(30, self.app.size.width - 3)
+        self.query_one("#page", TextPage).set_lines(plan_page(self.plan, width))
+        how = self.query_one("#how", TextPage)
+        words = f"type {clean(self.wanted, 300)} and press enter to start; esc leaves everything as it is"
+        lines = textwrap.wrap(words, width) if self.plan.refusal is None else []
+        how.styles.height, how.display = max(1, len(lines)), bool(lines)
+        how.set_lines([[(line, "warning!")] for line in lines])
+
+    def action_scroll(self, step: int) -> None:
+        self.query_one("#page", TextPage).action_move(step)
+
+    def action_scroll_page(self, step: int) -> None:
+        self.query_one("#page", TextPage).action_page(step)
 
     def on_prompt_line_left(self) -> None:
         self.do_back()
 
     def on_prompt_line_done(self, message: PromptLine.Done) -> None:
-        wanted = self.plan.confirm or "yes"
-        if message.text.strip() != wanted:
-            self.query_one(PromptLine).hint(f"that is not {wanted}: nothing was started")
+        if message.text.strip() != self.wanted:
+            self.query_one(PromptLine).hint(f"that is not {clean(self.wanted, 40)}: nothing was started")
             return
         app, plan = self.moetop, self.plan
         self.dismiss(None)

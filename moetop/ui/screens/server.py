@@ -11,6 +11,7 @@ from textual.widget import Widget
 from moetop.ui import fmt, keys, pages
 from moetop.ui.charts import Line, Series, dots, time_chart
 from moetop.ui.paint import clean
+from moetop.ui.scene import no_server_words
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.series import marks_of, nice_top, window_of
 from moetop.ui.serverpage import server_page
@@ -60,7 +61,7 @@ class ServerScreen(MoeScreen):
         if host is None:
             return [[("no host is selected; esc goes back", "notice")]]
         if server is None:
-            page: pages.Page = [[("no serving process was found on this host", "notice")]]
+            page: pages.Page = [[(no_server_words(host), "notice")]]
             if "no_server" in host.statuses:
                 page += pages.labelled("", host.statuses["no_server"].message, width)
             page += pages.labelled(

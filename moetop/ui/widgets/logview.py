@@ -104,14 +104,14 @@ class LogView(LineWidget, can_focus=True):
         row.add(glyph, paint(role, on=on)).add(" ", row.blank)
         label = EVENT_WORDS.get(line.kind, "") if line.kind is not None else ""
         row.cell(label, LABEL_CELLS, paint(role, bold=lifted, on=on)).add(" ", row.blank)
-        if line.elided:
-            row.add(f"({line.elided:,} lines of noise before) ", paint("faint", on=on))
         times = self.log_lines.repeats.get(line.n)
         if times is not None:
             row.add(f"×{times} ", paint("quiet", on=on))
         text = clean(self._words(line), 2000)
-        self._text(row, text, role if lifted else "quiet" if role == "text" else role, on)
-        return row.strip()
+        elided = f"  {line.elided:,} before it left out " if line.elided else ""
+        room = width - cell_len(elided) if cell_len(elided) * 2 < width else width
+        self._text(row, text, role if lifted else "quiet" if role == "text" else role, on, room - row.used)
+        return row.right([(elided, paint("faint", on=on))]).strip()
 
     def _words(self, line: LogLine) -> str:
         """What a line says; among events a list of all arguments is cut down to those that decide the tuning."""
@@ -121,10 +121,9 @@ class LogView(LineWidget, can_focus=True):
                 return digest
         return fmt.headless(line.text[:4096])
 
-    def _text(self, row: Row, text: str, role: str, on: str) -> None:
+    def _text(self, row: Row, text: str, role: str, on: str, room: int) -> None:
         paint = self.paint
         pattern = self.log_lines.pattern
-        room = row.width - row.used
         shown = text if cell_len(text) <= room else fit(text, room)
         if pattern is None:
             row.add(shown, paint(role, on=on))
@@ -187,8 +186,6 @@ class LogView(LineWidget, can_focus=True):
         event.stop()
         self.action_move(-3)
 
-    def on_focus(self) -> None:
-        self.redraw()
-
-    def on_blur(self) -> None:
+    def watch_has_focus(self, has_focus: bool) -> None:
+        super().watch_has_focus(has_focus)
         self.redraw()

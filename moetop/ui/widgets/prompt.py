@@ -1,4 +1,4 @@
-"""The one-line prompt for filters and searches, above the footer."""
+"""The one-line prompts above the footer: for filters and searches, and for a yes or no. They decide nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input, Label
 
 
@@ -78,3 +79,40 @@ class PromptLine(Horizontal):
             event.stop()
             event.prevent_default()
             self.post_message(self.Left())
+
+
+class YesNo(Widget, can_focus=True):
+    """A question that a single key answers: y yes; n and esc no; every other key is nothing."""
+
+    class Answered(Message):
+        """It was answered."""
+
+        def __init__(self, yes: bool) -> None:
+            super().__init__()
+            self.yes = yes
+
+    def compose(self) -> ComposeResult:
+        yield Label("", markup=False)
+
+    def open(self, question: str) -> None:
+        """Ask."""
+        self.query_one(Label).update(f"{question}  y yes · n no")
+        self.add_class("-open")
+        self.screen.set_focus(self)
+
+    def close(self) -> None:
+        """Hide it."""
+        self.remove_class("-open")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is shown."""
+        return self.has_class("-open")
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+        if event.key in ("y", "Y", "upper_y"):
+            self.post_message(self.Answered(True))
+        elif event.key in ("n", "N", "upper_n", "escape"):
+            self.post_message(self.Answered(False))

@@ -24,7 +24,9 @@ SORT_OF_COLUMN = {"util": "util", "util_bar": "util", "power_pct": "power", "pow
 
 
 class FleetTable(LineWidget, can_focus=True):
-    """Rows with a cursor. The cursor stays on its host and GPU while rows come, go and move."""
+    """Rows with a cursor. The cursor stays on its host and GPU while rows come, go and move.
+
+    `marked`: the cursor has its mark; without it (the keys go elsewhere) only its ground."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", show=False),
@@ -66,6 +68,7 @@ class FleetTable(LineWidget, can_focus=True):
         self.top = 0
         self.now = 0.0
         self.empty_words = "no hosts"
+        self.marked = True
         self._key: tuple[str, int | None] | None = None
 
     # ── content ──────────────────────────────────────────────────────────────────────────────────
@@ -165,7 +168,7 @@ class FleetTable(LineWidget, can_focus=True):
         paint = self.paint
         on = "selection" if under_cursor else "background"
         row = Row(width, paint("text", on=on))
-        row.add("▌" if under_cursor else " ", paint("accent", on=on))
+        row.add("▌" if under_cursor and self.marked else " ", paint("accent", on=on))
         if entry.gpu is None:
             self._host_cells(row, entry, layout, on)
         else:
