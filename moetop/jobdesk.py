@@ -14,7 +14,7 @@ from moetop.jobviews import OPEN_WORDS, STATUS_WORDS, job_view, plan_view
 from moetop.model import HostReport, LinkPhase, ServerReport
 from moetop.retune import actions, proof, report
 from moetop.retune import job as jobs
-from moetop.retune.cli import SAMPLE_S, SETTLE_S, WINDOW_S
+from moetop.retune.cli import SAMPLE_S, SETTLE_S, WINDOW_S, window_of
 from moetop.retune.plan import find_server, make_plan
 from moetop.retune.types import JobLine, JobRef, JobState, JobStatus, Overrides, Plan, Refusal, overrides_for
 from moetop.session import Session
@@ -49,6 +49,7 @@ class _Job:
     ref: JobRef | None = None
     followed: bool = True
     offset: int = 0
+    window_s: float = 0.0
     cancelled: threading.Event = field(default_factory=threading.Event)
     lines: list[str] = field(default_factory=list)
 
@@ -232,7 +233,9 @@ class JobDesk:
 
     def _run(self, job: _Job, plan: Plan) -> None:
         """Measure, start, follow to the end, measure again."""
-        self._show(job, log=f"measuring for {self._window_s:.0f} s before anything is touched")
+        job.window_s = window_of(plan, self._window_s)
+        words = f"measuring what its GPUs do for {job.window_s:.0f} s (tokens and power the host measures itself)"
+        self._show(job, log=f"{words}; nothing is touched before")
         before = self._measure(job, plan.server)
         if job.cancelled.is_set() or self._over.is_set():
             self._show(job, state="cancelled", log="cancelled before anything was touched", ended=time.time())
@@ -276,7 +279,7 @@ class JobDesk:
     def _end(self, job: _Job, state: JobState, before: proof.Window | None) -> None:
         made = None
         if state.status is JobStatus.RETUNED and before is not None:
-            self._show(job, next_thing=f"measuring the new server for {self._settle_s + self._window_s:.0f} s")
+            self._show(job, next_thing=f"measuring the new server for {self._settle_s + job.window_s:.0f} s")
             self._over.wait(self._settle_s)
             made = proof.compare(before, self._measure(job, job.view.server))
         text = report.proof_text(made) if made is not None else report.job_text(state)
@@ -297,9 +300,9 @@ class JobDesk:
     def _measure(self, job: _Job, server: str) -> proof.Window:
         reports = []
         begun = time.monotonic()
-        while time.monotonic() - begun < self._window_s and not job.cancelled.is_set():
+        while time.monotonic() - begun < job.window_s and not job.cancelled.is_set():
             reports.append(self._session.watch.report(job.view.host))
-            job.cancelled.wait(min(SAMPLE_S, self._window_s))
+            job.cancelled.wait(min(SAMPLE_S, job.window_s))
         return proof.window(reports, server, round(time.monotonic() - begun, 1))
 
     def _meeting_of(self, host: str) -> threading.Lock:

@@ -133,13 +133,20 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """Seconds each step of a retune may take; what is not given keeps the recipe's value."""
+    """Seconds each step of a retune may take; what is not given keeps the recipe's value.
 
+    `baseline_s` is the window measured before and after, `settle_s` how long the load may take to come back, `ask_s`
+    how long a question waits for its answer.
+    """
+
+    baseline_s: Timeout | None = None
     drain_s: Timeout | None = None
+    ask_s: Timeout | None = None
     stop_s: Timeout | None = None
     tune_s: Timeout | None = None
     start_s: Timeout | None = None
     health_s: Timeout | None = None
+    settle_s: Timeout | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,10 +99,17 @@ def run_on(call: Call) -> ExitCode:
     call.err.write(plan.to_text())
     if not _confirmed(call, plan):
         raise jobs.RetuneRefused("not confirmed, nothing touched")
+    call.window_s = window_of(plan, call.window_s)
     before = _measure(call, found.name) if call.window_s > 0 else None
     ref = jobs.start(call.transport, plan, confirmed=plan.confirm, python=call.python)
     call.say(f"job {ref.job} is running on {call.host}; it goes on if this ends (--attach comes back to it)")
     return _follow(call, ref, before)
+
+
+def window_of(plan: Plan, window_s: float) -> float:
+    """Seconds over which this side measures: as long as the runner's window where that was configured longer."""
+    given = (plan.spec or {}).get("timeouts", {}).get("baseline_s", 0.0)
+    return max(window_s, given) if window_s > 0 else window_s
 
 
 def _show_refused(call: Call, plan: Plan) -> ExitCode:

@@ -24,7 +24,7 @@ from moetop.model import (
     TuningFile,
     Verdict,
 )
-from moetop.retune import recipes
+from moetop.retune import cli, recipes
 from moetop.retune.plan import find_server, make_plan, survey_request
 from moetop.retune.types import CommandLine, Overrides, Refusal, Tuner, overrides_for
 
@@ -304,6 +304,16 @@ def test_configuration_is_matched_to_the_server_it_is_for():
     made = plan(said=survey(), overrides=found)
     assert made.spec["timeouts"]["verify_s"] == 9 and made.spec["health_url"] == "http://127.0.0.1:8000/ping"
     assert overrides_for([spec], server(port=1)) == Overrides()
+
+
+def test_every_wait_of_a_job_can_be_configured_and_a_longer_window_holds_on_both_sides():
+    names = {"verify_s" if name == "health_s" else name for name in vars(Timeouts())}
+    assert names == set(recipes.DEFAULT_TIMEOUTS)
+    spec = ServerSpec(match=ServerMatch(port=8000), timeouts=Timeouts(baseline_s=30, ask_s=5, settle_s=90))
+    made = plan(said=survey(), overrides=overrides_for((spec,), server()))
+    assert [made.spec["timeouts"][name] for name in ("baseline_s", "ask_s", "settle_s")] == [30, 5, 90]
+    assert "SIGKILL after another 5 s" in " ".join(made.to_text().split())
+    assert cli.window_of(made, 10.0) == 30 and cli.window_of(plan(said=survey()), 10.0) == 10
 
 
 def test_every_recipe_has_a_source_and_patterns_that_compile():
