@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +25,7 @@ from moetop.transport.replay import FrameTransport
 from moetop.triage.assemble import Timeline, assemble
 from moetop.triage.block import Block
 from moetop.triage.dcgm import has_dcgm, parse_dcgm
-from moetop.triage.pasted import Understanding, is_server_log, is_smi_output, with_head
+from moetop.triage.pasted import Understanding, is_recording, is_server_log, is_smi_output, with_head
 from moetop.triage.sift import LONGEST_LINE, Piece, can_sift, decoded, sift
 from moetop.triage.smi_log import Pasted, parse_smi_log
 
@@ -36,6 +37,8 @@ METRICS_NAME = "metrics"
 
 MAX_TEXT = 256 * 2**20
 """A pasted file larger than this is refused: it is a log (`--log`), not a listing."""
+
+GZIP_MAGIC = b"\x1f\x8b"
 
 PATIENCE_S = 2.0
 """A person waits this long without a word; then one comes every so often."""
@@ -225,6 +228,10 @@ def _open_log(path: str) -> IO[bytes]:
     name = "standard input" if path == "-" else path
     if not head:
         raise UsageError(f"the log {name} is empty", "is it the file that the server writes to?")
+    if head.startswith(GZIP_MAGIC):
+        raise UsageError(f"{name} is compressed", f"zcat {shlex.quote(plain(path, 300))} | moetop --log - ...")
+    if is_recording(head):
+        raise UsageError(f"{name} is a recording, not a server's log", "use --replay")
     if is_smi_output(_decoded(head)):
         raise UsageError(f"{name} looks like nvidia-smi output, not a server's log", "use --smi-log")
     return stream

@@ -6,6 +6,8 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, cast
 
+import msgspec
+
 from moetop.engines.logbook import LogBook
 from moetop.errors import UsageError
 from moetop.triage.dmon import header_of
@@ -20,6 +22,14 @@ HEAD_BYTES = 64 * 1024
 
 LOOK_LINES = 256
 """Lines that are only counted are noticed this often."""
+
+
+class _First(msgspec.Struct, frozen=True):
+    type: str
+    t: float
+
+
+_FIRST = msgspec.json.Decoder(_First)
 
 
 class Understanding:
@@ -77,6 +87,16 @@ def is_smi_output(text: str) -> bool:
         return bool(parse_smi_log(text).blocks) or any(header_of(line) for line in lines[:3])
     except UsageError:
         return False
+
+
+def is_recording(head: bytes) -> bool:
+    """Whether a file beginning with `head` is a recording of moetop."""
+    line = head.partition(b"\n")[0]
+    try:
+        first = _FIRST.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return first.type in ("hello", "gpus", "server", "status", "inventory", "log")
 
 
 class _Rejoined(io.RawIOBase):

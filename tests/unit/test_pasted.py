@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -52,6 +53,17 @@ def test_output_of_nvidia_smi_given_as_a_log_is_sent_to_its_own_option(
 ) -> None:
     code, _, err = triage(capsys, "--log", text)
     assert code == 2 and "use --smi-log" in err
+
+
+def test_a_recording_or_a_compressed_file_given_as_a_log_is_answered_with_what_reads_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    frame = '{"type":"hello","t":0,"gpus":[]}\n'
+    packed = gzip.compress(LOG.encode())
+    assert "is a recording, not a server's log; use --replay" in triage(capsys, "--log", frame)[2]
+    assert "pasted is compressed; zcat pasted | moetop --log -" in triage(capsys, "--log", packed)[2]
+    code, _, err = triage(capsys, "--log", '{"type":"request","t":0}\n{"type":"log"}\n')
+    assert (code, err) == (0, "")
 
 
 @pytest.mark.parametrize("option", ["--smi-log", "--metrics"])
