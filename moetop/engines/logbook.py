@@ -17,6 +17,7 @@ from moetop.engines.match import classify, engine_of
 from moetop.engines.reader import MAX_LINE, Record, read_line
 from moetop.engines.report import make_digest
 from moetop.engines.rules import COUNTED, Rule
+from moetop.engines.rules.content import CONTENT_IDS
 from moetop.engines.tail import Tail
 from moetop.model import Engine, EventKind, EventSeverity, LogEvent
 from moetop.text import plain
@@ -49,6 +50,12 @@ _UPGRADES = frozenset(
 _WEAK = frozenset({"g.cuda", "g.ima", "g.oom", "g.tb"})
 """Rows that a line inside a block may match without being an event of its own."""
 
+MAX_CONTENT_LINES = 2000
+"""A user's text over more lines than this is no longer taken for it."""
+_OPENS = re.compile(r"(?:text'?(?:=|: )|prompt(?:=|: )|output: )['\"]")
+_PARAMETERS = re.compile(r"params\b|meta_info|output_token_ids")
+"""What a request's record says after the user's text."""
+
 Found = tuple[Rule, "re.Match[str]"]
 
 
@@ -78,6 +85,7 @@ class LogBook:
         self._last_t_text: str | None = None
         self._fresh: list[LogEvent] = []
         self._metric_lines = 0
+        self._content = 0
         self._late: deque[tuple[str, float | None, int]] = deque(maxlen=LATE_LINES)
 
     def feed(self, line: str, t: float | None = None) -> tuple[LogEvent, ...]:
@@ -92,8 +100,11 @@ class LogBook:
             line = line[:MAX_LINE]
         if t is not None:
             self._last_t = t
-        rows = candidates(line.lower())
         self._fresh = []
+        if self._content and self._in_content(line):
+            self.tail.add(n, line, t, None)
+            return ()
+        rows = candidates(line.lower())
         matched = self._shortcut(rows, line, t, n) if not self._blocks else None
         if matched is None and (rows or self._blocks or self._may_continue(line)):
             self._flush_late()
@@ -103,8 +114,18 @@ class LogBook:
             self._settle()
             self._open = None
             self._last_line = line
+        if matched is not None and matched.id in CONTENT_IDS and _OPENS.search(line) and not _ends_content(line):
+            self._content = MAX_CONTENT_LINES
         self.tail.add(n, line, t, matched)
         return tuple(self._fresh)
+
+    def _in_content(self, line: str) -> bool:
+        """Whether the line goes on with a user's text that an earlier line began."""
+        if read_line(line)[-1].headed:
+            self._content = 0
+            return False
+        self._content = 0 if _ends_content(line) else self._content - 1
+        return True
 
     def _shortcut(self, rows: list[Rule], line: str, t: float | None, n: int) -> Rule | None:
         """Count a line that is nothing but noise, or one more metric line of a storm, without taking it apart."""
@@ -350,6 +371,11 @@ class LogBook:
             self._ledger.merge(entry, known)
             return
         self._finish(entry)
+
+
+def _ends_content(line: str) -> bool:
+    """Whether a request's record ends here: its parameters come after the text."""
+    return _PARAMETERS.search(line) is not None and line.rstrip()[-1:] in ")}]."
 
 
 def _wrote(key: str, block: Block) -> bool:

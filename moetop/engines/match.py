@@ -16,6 +16,8 @@ HEAD_ENGINE: dict[str, Engine] = {
 }
 """Engines whose record head is their own; a FlashInfer head says nothing of the engine around it."""
 
+_QUOTES = "\"'`\u201c\u201d\u2018\u300c\u300e"
+_TROUBLE = re.compile(r"error|exception|fail|traceback", re.IGNORECASE)
 _VLLM_PROCESS = re.compile(r"(?:Worker|VllmWorker|EngineCore|APIServer|RayWorkerProc|DPMoEEngineCoreActor)")
 
 
@@ -34,6 +36,14 @@ def classify(
     for rule in candidates(text.lower()):
         if rule.fits(engine, head, level):
             match = rule.regex.search(text)
-            if match is not None:
+            if match is not None and not (rule.error_only and _is_quoted(text, match.start())):
                 return rule, match
     return None
+
+
+def _is_quoted(text: str, at: int) -> bool:
+    """Whether the words at `at` are cited within a sentence that tells of no error itself.
+
+    An exception's own `repr` has its quote behind a bracket, not behind a blank.
+    """
+    return at > 1 and text[at - 1] in _QUOTES and text[at - 2] == " " and _TROUBLE.search(text[:at][-400:]) is None

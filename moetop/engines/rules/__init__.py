@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moetop.engines.rule import COUNTED, Fields, Rule
 from moetop.engines.rules import (
+    content,
     flashinfer,
     generic,
     kernel,
@@ -18,6 +19,7 @@ from moetop.engines.rules import (
 )
 
 RULES: tuple[Rule, ...] = (
+    *content.RULES,
     *flashinfer.RULES,
     *sglang.RULES,
     *sglang_start.RULES,
@@ -30,7 +32,8 @@ RULES: tuple[Rule, ...] = (
     *generic.RULES,
     *processes.RULES,
 )
-"""First match wins. The kernel's rows stand before the general ones: an Xid may name a CUDA error."""
+"""First match wins. What users wrote stands before all else: it may quote any other line.
+The kernel's rows stand before the general ones: an Xid may name a CUDA error."""
 
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
 

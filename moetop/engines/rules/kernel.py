@@ -7,6 +7,9 @@ from moetop.engines.rule import ANY, Rule
 from moetop.model import EventKind as K
 from moetop.model import EventSeverity as S
 
+_OTHERS = ("sglang", "vllm", "trt", "trtcpp", "flashinfer", "uvicorn")
+"""Heads of an engine's own records: the kernel's words inside one are quoted."""
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="k.xid",
@@ -22,6 +25,7 @@ RULES: tuple[Rule, ...] = (
             "0x00000002, intr 00000000. MMU Fault"
         ),
         parse=system.xid,
+        not_heads=_OTHERS,
     ),
     Rule(
         id="k.lost",
@@ -34,6 +38,7 @@ RULES: tuple[Rule, ...] = (
         source="NVIDIA driver, dmesg",
         example="NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus.",
         parse=system.pci_address,
+        not_heads=_OTHERS,
     ),
     Rule(
         id="k.handle",
@@ -87,6 +92,7 @@ RULES: tuple[Rule, ...] = (
         source="NVIDIA driver, dmesg",
         example="NVRM: GPU at 0000:06:00 has encountered an uncorrectable ECC error",
         parse=system.pci_address,
+        not_heads=_OTHERS,
     ),
     Rule(
         id="k.oomkill",
@@ -98,6 +104,7 @@ RULES: tuple[Rule, ...] = (
         meaning="the kernel killed a process because host memory ran out",
         source="Linux, dmesg",
         example="kernel: Out of memory: Killed process 1234 (python3) total-vm:1kB",
+        not_heads=_OTHERS,
     ),
     Rule(
         id="k.dcgm.gap",
@@ -156,6 +163,7 @@ RULES: tuple[Rule, ...] = (
         meaning="the driver could not start a GPU",
         source="NVIDIA driver, dmesg",
         example="NVRM: GPU 0000:06:00.0: RmInitAdapter failed! (0x24:0xffff:1417)",
+        not_heads=_OTHERS,
     ),
     Rule(
         id="k.sxid",
@@ -167,5 +175,6 @@ RULES: tuple[Rule, ...] = (
         meaning="an error an NVSwitch reported",
         source="NVIDIA fabric manager, dmesg",
         example="nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error",
+        not_heads=_OTHERS,
     ),
 )
