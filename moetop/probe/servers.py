@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Callable
 
-from . import procfs
+from . import procfs, retunes
 from .discover import Finder, Found, name_servers
 from .endpoints import Numbers
 from .hub import LogHub
@@ -59,6 +59,8 @@ class ServerWatch:
         self._watched: dict[tuple[int, int], _Watched] = {}
         self._health: set[str] = set()
         self._told: set[str] = set()
+        self._ports: set[int] = set()
+        self._retune: str | None = None
         self._searched = False
         self._ever = False
         self._expect_until = time.monotonic() + FIRST_S
@@ -186,7 +188,18 @@ class ServerWatch:
                 entry.thread = threading.Thread(target=self._ask_on, args=(entry,), name=entry.name, daemon=True)
                 entry.thread.start()
             self._take_inventory(entry)
+        self._say_retune(found)
         self._say_what_is_hidden(found)
+
+    def _say_retune(self, found: list[Found]) -> None:
+        """While a retune job works on a server it may be down, starting or slow, and that is the job's doing."""
+        self._ports |= {server.port for server in found if server.port is not None}
+        words = retunes.words(self._ports)
+        if words == self._retune:
+            return
+        self._retune = words
+        message, level = (words, "warning") if words else ("no retune job works here any longer", "info")
+        self._emit({"type": "status", "t": time.time(), "code": "retune_job", "message": message, "level": level}, True)
 
     def _follow(self, entry: _Watched) -> None:
         """Follow a server's log where it can be; a server that merely keeps a renamed file open is followed on."""

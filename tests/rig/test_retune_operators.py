@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 
+from moetop.diagnose.host import HostEvidence
 from moetop.errors import ExitCode
-from moetop.model import HostReport, Phase
+from moetop.model import HostReport, Phase, Status
+from moetop.probe import retunes
+from moetop.probe.servers import ServerWatch
 from moetop.retune import actions, cli
 from moetop.retune import job as jobs
-from tests.rig.retune_kit import Rig, free_port
+from moetop.retune.host import store
+from tests.rig.retune_kit import Rig, free_port, until
 
 
 @pytest.fixture
@@ -65,6 +70,41 @@ def test_while_a_job_works_a_second_operator_is_told_of_it_whatever_the_server_l
     )
     assert cli.run_on(dry) == ExitCode.OK
     assert "▲ another user's retune job works on this host too" in dry.out.getvalue()
+
+
+def test_the_probe_tells_of_a_job_while_it_works_also_where_its_server_is_gone(rig, monkeypatch):
+    """So that a snapshot or screen taken meanwhile does not leave the reader guessing why a server is down."""
+    said: list[dict[str, object]] = []
+    watch = ServerWatch({"literals": (), "noise_literals": {}}, lambda frame, is_event: said.append(dict(frame)))
+
+    def told() -> list[dict[str, object]]:
+        return [frame for frame in said if frame.get("code") == "retune_job"]
+
+    rig.tune_fault("hangs")
+    rig.start()
+    assert retunes.words([rig.port]) is None
+    ref = rig.begin(rig.plan())
+    rig.at_step(ref, "tune")
+    assert not rig.pids()
+    watch.start()
+    try:
+        until(lambda: told() and "now: tune" in told()[-1]["message"], "the probe tells of it")
+        assert f"a retune job works on minimoe (by {actions.operator()}" in told()[-1]["message"]
+        evidence = HostEvidence("rig")
+        evidence.apply(msgspec.convert(told()[-1], Status))
+        assert any("a retune job works on minimoe" in note for note in evidence.report(now=1.0).notes)
+        monkeypatch.setenv("XDG_STATE_HOME", str(rig.home / "of-another-user"))
+        assert retunes.words([rig.port, 1]) == f"a retune job of another user works on the server on port {rig.port}"
+        assert retunes.words([1]) is None
+        monkeypatch.setenv("XDG_STATE_HOME", str(rig.state))
+        jobs.cancel(rig.transport, ref)
+        until(lambda: told()[-1]["level"] == "info", "the probe tells that it is over", 30)
+    finally:
+        watch.stop()
+    assert rig.end(ref).status == "rolled_back"
+    evidence.apply(msgspec.convert(told()[-1], Status))
+    assert not evidence.report(now=2.0).notes
+    assert retunes.lock_name("port 1") == store.lock_name("port 1")
 
 
 def test_while_a_job_works_on_one_server_no_other_is_taken_for_it(rig):
