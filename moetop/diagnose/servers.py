@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from moetop.diagnose import thresholds as th
+from moetop.diagnose.processes import CLOCK_SLACK_S, KnownServer, sane, takes_place
 from moetop.diagnose.view import ENDED, RunEvents, index_run
 from moetop.engines.digest import LogDigest, ServerFacts
 from moetop.model import (
@@ -33,24 +34,12 @@ MAX_BOOKS = 64
 """Logs read at a time; more sources than this on one host are a mistake or an attack."""
 
 
-class _Known:
-    """A server process as last told, and when."""
+class _Rest(msgspec.Struct):
+    """What a log says since the process that wrote its newest run went: `runs` are those begun by then."""
 
-    def __init__(self, frame: Server) -> None:
-        self.frame = frame
-        self.heard_t = frame.t
-        self.metrics = frame.metrics
-        self.metrics_t = frame.t if frame.metrics is not None else None
-
-    def update(self, frame: Server) -> None:
-        same = frame.pid == self.frame.pid or frame.gone
-        if frame.gone and not frame.argv:
-            frame = msgspec.structs.replace(self.frame, gone=True, t=frame.t, notes=frame.notes or self.frame.notes)
-        self.frame, self.heard_t = frame, frame.t
-        if frame.metrics is not None:
-            self.metrics, self.metrics_t = frame.metrics, frame.t
-        elif not same:
-            self.metrics = self.metrics_t = None
+    runs: int
+    book: LogBook
+    digest: LogDigest | None = None
 
 
 class ServerEvidence:
@@ -59,7 +48,7 @@ class ServerEvidence:
     def __init__(self, live: bool) -> None:
         self.live = live
         self.books: dict[str, LogBook] = {}
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, KnownServer] = {}
         self._files: dict[str, Inventory] = {}
         self._digests: dict[str, LogDigest] = {}
         self._runs: dict[str, tuple[LogDigest, RunEvents]] = {}
@@ -67,6 +56,8 @@ class ServerEvidence:
         self._no_log = LogDigest(name="")
         self._running: dict[str, tuple[float, float]] = {}
         self._moved: dict[str, float] = {}
+        self._run_t: dict[str, tuple[int, float]] = {}
+        self._rests: dict[str, _Rest] = {}
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -83,7 +74,13 @@ class ServerEvidence:
         if frame.skipped or frame.counts:
             book.count(frame.counts, frame.skipped)
         dated = self.live and (not frame.history or frame.source == KERNEL)  # kernel frames carry the record's time
-        events = book.feed(frame.line, frame.t if dated else None)
+        written_t = frame.t if dated else None
+        events = book.feed(frame.line, written_t)
+        self._note_run(frame, events)
+        rest = self._rests.get(frame.source)
+        if rest is not None:
+            rest.book.feed(frame.line, written_t)
+            rest.digest = None
         if not (frame.history and self.live):
             if frame.counts or any(event.kind is not EventKind.ENGINE_WAIT for event in events):
                 self._moved[frame.source] = frame.t
@@ -93,6 +90,13 @@ class ServerEvidence:
                     self._running[frame.source] = (frame.t, float(running))
         return events
 
+    def _note_run(self, frame: Log, events: Iterable[LogEvent]) -> None:
+        """Keep when the newest run of a log began."""
+        newest = max((event.run for event in events if event.run is not None), default=None)
+        known = self._run_t.get(frame.source)
+        if newest is not None and (known is None or newest > known[0]):
+            self._run_t[frame.source] = (newest, frame.t)
+
     def moved(self) -> dict[str, float]:
         """When each server's log last told of anything but waiting, by server name."""
         named = {k.frame.source: k.frame.name for k in self._known.values() if k.frame.source}
@@ -100,10 +104,33 @@ class ServerEvidence:
 
     def on_server(self, frame: Server) -> None:
         known = self._known.get(frame.name)
+        another = known is None or known.is_another(frame)
+        if another and frame.source and self._was_left(frame.source, frame.name, known):
+            self._close_run(frame.source, frame.started)
         if known is None:
-            self._known[frame.name] = _Known(frame)
+            self._known[frame.name] = KnownServer(frame)
         else:
             known.update(frame)
+
+    def _was_left(self, source: str, name: str, known: KnownServer | None) -> bool:
+        """Whether a process that is no more wrote this log: the one before of that name, or one told gone."""
+        if known is not None and (known.frame.source == source or source in known.past_sources):
+            return True
+        others = (k.frame for k in self._known.values() if k.frame.name != name and k.frame.source == source)
+        gone = [frame.gone for frame in others]
+        return bool(gone) and all(gone)
+
+    def _close_run(self, source: str, started: float | None) -> None:
+        """The newest run of a log ended with its process, unless it began after the next one was started."""
+        book, began = self.books.get(source), self._run_t.get(source)
+        if book is None or (began is not None and started is not None and began[1] >= started - CLOCK_SLACK_S):
+            return
+        from moetop.engines.logbook import LogBook
+
+        digest = self._digest(source)
+        self._rests[source] = _Rest(digest.runs[-1].n if digest.runs else 0, LogBook(source, tail_lines=1))
+        self._running.pop(source, None)
+        self._moved.pop(source, None)
 
     def on_inventory(self, frame: Inventory) -> None:
         self._files[frame.server] = frame
@@ -114,25 +141,23 @@ class ServerEvidence:
         """Running requests by GPU index; under None for the GPUs no server names."""
         found: dict[int | None, float] = {}
         unplaced: list[float | None] = []
-        sources = set()
+        owned = self._owned()
         for known in self._known.values():
             frame = known.frame
             if frame.gone:
                 continue
             value = self._running_of(known, t)
-            if frame.source:
-                sources.add(frame.source)
             if frame.gpus:
                 if value is not None:
                     found.update(dict.fromkeys(frame.gpus, value))
             else:
                 unplaced.append(value)
-        unplaced.extend(self._fresh_running(s, t) for s in self.books if s != KERNEL and s not in sources)
+        unplaced.extend(self._fresh_running(s, t) for s in self.books if s != KERNEL and s not in owned)
         if unplaced and all(v is not None for v in unplaced):
             found[None] = sum(v for v in unplaced if v is not None)
         return found
 
-    def _running_of(self, known: _Known, t: float) -> float | None:
+    def _running_of(self, known: KnownServer, t: float) -> float | None:
         if known.metrics is not None and known.metrics.running is not None and self._is_fresh(known.metrics_t, t):
             return known.metrics.running
         return self._fresh_running(known.frame.source, t)
@@ -158,34 +183,41 @@ class ServerEvidence:
         """Every server, those found as processes first, then logs without one; and their newest runs."""
         reports: list[ServerReport] = []
         runs: dict[str, RunEvents] = {}
-        used = {k.frame.source for k in self._known.values() if k.frame.source and not k.frame.gone}
         for known in self._known.values():
             if known.frame.gone and self._is_succeeded(known):
                 continue
             report = self._report(known.frame.name, known, known.frame.source, now, infos)
             reports.append(report)
             runs[report.name] = self._run_events(known.frame.source)
-        used |= {k.frame.source for k in self._known.values() if k.frame.source}
+        owned = self._owned()
         for source in self.books:
-            if source != KERNEL and source not in used:
+            if source != KERNEL and source not in owned:
                 reports.append(self._report(source, None, source, now, infos))
                 runs[source] = self._run_events(source)
         return tuple(reports), runs
 
-    def _is_succeeded(self, gone: _Known) -> bool:
+    def _owned(self) -> set[str]:
+        """Logs of processes, those that are gone as well: what such a process wrote is no server of its own."""
+        owned = {k.frame.source for k in self._known.values() if k.frame.source}
+        return owned.union(*(k.past_sources for k in self._known.values()))
+
+    def _is_succeeded(self, gone: KnownServer) -> bool:
         """Whether another process has taken the place of one that is gone."""
-        for other in self._known.values():
-            frame = other.frame
-            if frame.gone or other is gone:
-                continue
-            mine = gone.frame
-            if frame.source and frame.source == mine.source:
-                return True
-            if frame.port is not None and frame.port == mine.port:
-                return True
-            if set(frame.gpus) & set(mine.gpus) and frame.started is not None and frame.started >= gone.heard_t - 60:
-                return True
-        return False
+        return any(takes_place(other.frame, gone) for other in self._known.values() if other is not gone)
+
+    def _spoken(self, source: str | None) -> LogDigest:
+        """What a log says of the process that writes it now."""
+        if source is None or source not in self.books:
+            return self._no_log
+        digest, rest = self._digest(source), self._rests.get(source)
+        if rest is None:
+            return digest
+        if digest.runs and digest.runs[-1].n > rest.runs:
+            del self._rests[source]
+            return digest
+        if rest.digest is None:
+            rest.digest = rest.book.digest()
+        return rest.digest
 
     def _digest(self, source: str) -> LogDigest:
         digest = self._digests.get(source)
@@ -196,22 +228,28 @@ class ServerEvidence:
     def _run_events(self, source: str | None) -> RunEvents:
         if source is None or source not in self.books:
             return RunEvents()
-        digest = self._digest(source)
+        digest = self._spoken(source)
         cached = self._runs.get(source)
         if cached is None or cached[0] is not digest:
-            cached = self._runs[source] = (digest, index_run(digest))
+            run, whole = index_run(digest), self._digest(source)
+            if whole is not digest:
+                run = msgspec.structs.replace(run, kernel=index_run(whole).kernel)
+            cached = self._runs[source] = (digest, run)
         return cached[1]
 
     def _report(
-        self, name: str, known: _Known | None, source: str | None, now: float | None, infos: Sequence[GpuInfo]
+        self, name: str, known: KnownServer | None, source: str | None, now: float | None, infos: Sequence[GpuInfo]
     ) -> ServerReport:
-        digest = self._digest(source) if source is not None and source in self.books else self._no_log
+        digest = self._spoken(source)
+        whole = self._digest(source) if source is not None and source in self.books else digest
         frame = known.frame if known is not None else None
         engine = _engine(frame.engine if frame is not None else None) or digest.engine
         versions = {**_log_versions(digest), **(frame.versions if frame is not None else {})}
         args = _joined_args(digest.args, frame.args if frame is not None else {})
         metrics = self._metrics(known, source, digest, now)
         phase = _phase(digest.phase, frame, metrics)
+        if phase in ENDED:
+            metrics = None  # its last numbers are among the events
         gpus = frame.gpus if frame is not None else ()
         inventory = self._files.get(name)
         facts = ServerFacts(
@@ -242,9 +280,9 @@ class ServerEvidence:
             tuning=self._tuning(name, digest, facts, files),
             files=files,
             gpus=gpus,
-            runs=tuple(digest.runs),
-            events=tuple(digest.events),
-            counts=dict(digest.counts),
+            runs=tuple(whole.runs),
+            events=tuple(whole.events),
+            counts=dict(whole.counts),
             notes=(*(frame.notes if frame is not None else ()), *(inventory.notes if inventory is not None else ())),
         )
 
@@ -257,16 +295,13 @@ class ServerEvidence:
         return cached[3]
 
     def _metrics(
-        self, known: _Known | None, source: str | None, digest: LogDigest, now: float | None
+        self, known: KnownServer | None, source: str | None, digest: LogDigest, now: float | None
     ) -> ServerMetrics | None:
         if known is not None and known.metrics is not None and self._is_fresh(known.metrics_t, now):
             return known.metrics
-        if known is not None and known.frame.gone:
-            return None
-        if not self.live:
-            return digest.metrics
         said = self._running.get(source) if source is not None else None
-        return digest.metrics if said is not None and self._is_fresh(said[0], now) else None
+        fresh = not self.live or (said is not None and self._is_fresh(said[0], now))
+        return sane(digest.metrics) if digest.metrics is not None and fresh else None
 
 
 def _engine(name: str | None) -> Engine | None:

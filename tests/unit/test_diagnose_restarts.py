@@ -1,0 +1,171 @@
+"""What a process left behind does not speak of the one that took its place; nor do numbers that are old or absurd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moetop.diagnose.host import HostEvidence
+from moetop.model import Calm, Gpus, Hello, HostReport, Log, LogPlace, Phase, Server
+from tests.unit.diagnose_kit import SPIN, gpm, host, info, kinds, make_server, sample
+
+ARGS = "[2026-02-19 01:04:33] server_args=ServerArgs(model_path='/m', tp_size=8, moe_runner_backend='triton')"
+READY = "[2026-02-19 01:06:58] The server is fired up and ready to roll!"
+WEIGHTS = "[2026-02-19 01:04:51 TP0] Load weight begin. avail mem=93.10 GB"
+DEFAULT = (
+    "[2026-02-19 01:05:42 TP1] Using default MoE kernel config. Performance might be sub-optimal! Config file not "
+    "found at /s/configs/triton_3_4_0/E=256,N=768,device_name=NVIDIA_H200.json, you can create them with https://x"
+)
+DECODE = (
+    "[2026-02-19 01:09:30 TP0] Decode batch, #running-req: 12, #token: 9000, token usage: 0.30, "
+    "cuda graph: True, gen throughput (token/s): 812.00, #queue-req: 0"
+)
+CRASH = (
+    "[2026-02-19 02:00:00 TP3] Scheduler hit an exception: Traceback (most recent call last):",
+    "RuntimeError: boom",
+    "",
+    "[2026-02-19 02:00:01] Received sigquit from a child process. It usually means the child failed.",
+)
+WORKS = {"running": 5.0, "waiting": 0.0, "generation_tokens_s": 500.0}
+PIPE = LogPlace(kind="pipe", why="standard output goes to tee", fix="redirect to a file")
+
+
+class Story:
+    """A host on which pid 100 writes `log`, at second 3 is gone (or not) and at second 60 has a successor."""
+
+    def __init__(self, *log: str, told_gone: bool = True, **first: Any) -> None:
+        self.evidence = HostEvidence("h", 10.0)
+        self.evidence.apply(Hello(t=0.0, source="nvml", gpus=(info(0), info(1))))
+        self.evidence.apply(make_server(t=0.0, port=30000, gpus=(0, 1), **first))
+        self.say(0.1, *log)
+        if told_gone:
+            self.evidence.apply(Server(t=3.0, name="sglang", pid=100, gone=True))
+
+    def say(self, t: float, *lines: str, history: bool = False) -> None:
+        for line in lines:
+            self.evidence.apply(Log(t=t, source="serve.log", line=line, history=history))
+
+    def successor(self, **values: Any) -> HostReport:
+        known = {"pid": 200, "port": 30000, "gpus": (0, 1), "started": 60.0, "healthy": True, "metrics": WORKS}
+        self.evidence.apply(make_server(t=60.0, **{**known, **values}))
+        return self.works()
+
+    def works(self) -> HostReport:
+        for t in range(61, 75):
+            gpus = tuple(sample(i, gpm=gpm(tensor_pct=70.0)) for i in range(2))
+            self.evidence.apply(Gpus(t=float(t), gpus=gpus))
+        return self.evidence.report()
+
+
+LEFT = pytest.mark.parametrize(
+    "log", [(ARGS, READY, *CRASH), (ARGS, WEIGHTS, DEFAULT, READY, DECODE)], ids=["crashed", "untuned"]
+)
+
+
+@LEFT
+@pytest.mark.parametrize("told_gone", [True, False], ids=["gone", "only-another-pid"])
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"source": None, "log": PIPE}, {"source": "new.log"}, {"pid": 100}],
+    ids=["same-log", "into-a-pipe", "another-log", "same-pid"],
+)
+def test_what_a_dead_process_left_in_its_log_says_nothing_of_its_successor(
+    log: tuple[str, ...], told_gone: bool, values: dict[str, Any]
+) -> None:
+    report = Story(*log, told_gone=told_gone, started=-50.0).successor(**values)
+    assert (report.headline, kinds(report)) == (Calm.HEALTHY, [])
+    server = report.servers[0]
+    assert [s.name for s in report.servers] == ["sglang"]
+    assert (server.phase, server.ready, server.gone) == (Phase.READY, True, False)
+    assert server.metrics is not None
+    assert server.metrics.running == 5.0
+
+
+@LEFT
+@pytest.mark.parametrize("values", [{"source": None}, {"source": "new.log"}, {}], ids=["no-log", "new-log", "same-log"])
+def test_a_successor_of_another_name_takes_the_place_as_well(log: tuple[str, ...], values: dict[str, Any]) -> None:
+    report = Story(*log).successor(name="sglang-2", **values)
+    assert (report.headline, [s.name for s in report.servers]) == (Calm.HEALTHY, ["sglang-2"])
+
+
+def test_what_happened_stays_among_the_events() -> None:
+    server = Story(ARGS, READY, *CRASH).successor().servers[0]
+    assert "crash" in [str(e.kind) for e in server.events]
+    assert [str(r.phase) for r in server.runs] == ["crashed"]
+
+
+def test_the_successors_own_lines_are_its_own_whether_or_not_they_begin_a_run() -> None:
+    begun = Story(ARGS, READY, *CRASH)
+    begun.successor()
+    begun.say(61.0, ARGS, WEIGHTS, DEFAULT, READY)
+    assert begun.works().headline == "untuned_kernels"
+    crashes = Story(ARGS, READY, DECODE)
+    crashes.successor()
+    crashes.say(61.0, *CRASH)
+    assert crashes.works().headline == "crashed"
+
+
+def test_lines_that_come_before_the_process_is_found_are_its_own() -> None:
+    story = Story(ARGS, READY, DECODE)
+    story.say(62.0, ARGS, WEIGHTS, *CRASH)
+    report = story.successor(started=61.0, healthy=None, metrics=None)
+    assert report.headline == "crashed"
+
+
+def test_the_same_process_told_again_keeps_its_crash() -> None:
+    story = Story(ARGS, READY, *CRASH, told_gone=False, started=-50.0)
+    report = story.successor(pid=100, started=-49.0)
+    assert report.headline == "crashed"
+
+
+def test_a_crash_that_nothing_replaced_stands() -> None:
+    report = Story(ARGS, READY, *CRASH).works()
+    assert report.headline == "crashed"
+    assert [(s.name, s.gone) for s in report.servers] == [("sglang", True)]
+
+
+def test_another_server_that_was_there_all_along_replaces_nothing() -> None:
+    story = Story(ARGS, READY, *CRASH)
+    other = {"name": "other", "port": 30000, "gpus": (2,), "source": "o.log", "started": -500.0, "argv": ("python",)}
+    assert story.successor(**other).headline == "crashed"
+
+
+def test_requests_in_the_log_of_a_process_that_is_gone_run_no_more() -> None:
+    story = Story(ARGS, READY, DECODE)
+    assert story.works().servers[0].metrics is None
+    assert story.evidence._servers.running(4.0) == {}
+
+
+# ── numbers ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("log", [(ARGS, READY, *CRASH), (ARGS, READY, DECODE, *CRASH)])
+def test_a_server_that_crashed_has_no_numbers_of_now(log: tuple[str, ...]) -> None:
+    assert Story(*log, told_gone=False, metrics=WORKS).works().servers[0].metrics is None
+
+
+def test_a_count_is_as_old_as_it_says_whenever_it_was_sent() -> None:
+    def spins(said_t: float) -> list[str]:
+        metrics = {"running": 0.0, "waiting": 0.0, "t": said_t}
+        return kinds(host(SPIN, SPIN, server={"gpus": (0, 1), "metrics": metrics}).report())
+
+    assert "idle_spin" in spins(0.0)
+    assert "idle_spin" not in spins(-3000.0)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "kept"),
+    [
+        ({"running": -5.0, "waiting": 3.0}, (None, 3.0, None)),
+        ({"running": 2.0, "waiting": 1e18}, (2.0, None, None)),
+        ({"running": 2.0, "kv_usage_pct": 300.0}, (2.0, None, None)),
+        ({"running": 2.0, "kv_usage_pct": 100.0}, (2.0, None, 100.0)),
+    ],
+)
+def test_numbers_that_cannot_be_are_absent(metrics: dict[str, float], kept: tuple[float | None, ...]) -> None:
+    report = host({"gpm": gpm(tensor_pct=70.0)}, server={"metrics": metrics}).report()
+    found = report.servers[0].metrics
+    assert found is not None
+    assert (found.running, found.waiting, found.kv_usage_pct) == kept
+    assert ("overloaded" in kinds(report)) is (kept[2] == 100.0)
