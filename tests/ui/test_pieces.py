@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from rich.segment import Segment
 from rich.style import Style
@@ -234,8 +236,6 @@ def test_event_words_fit_their_column() -> None:
 
 
 def test_keys_page_is_generated_from_the_registry() -> None:
-    from pathlib import Path
-
     page = Path(__file__).resolve().parents[2] / "docs" / "keys.md"
     assert page.read_text("utf-8") == keys.markdown()
 
@@ -277,3 +277,34 @@ def test_glyphs_can_be_asked_for(monkeypatch: pytest.MonkeyPatch, value: str, gl
 
     monkeypatch.setenv("MOETOP_ASCII", value)
     assert terminal_has_utf8() is glyphs
+
+
+def test_long_host_names_on_a_map_keep_both_ends() -> None:
+    from moetop.ui.series import NAME_CELLS, short_name
+
+    assert short_name("127.0.0.1:22871") == "127.0.0.1:22871"
+    long = short_name("gpu-cluster-b.example.org:22871")
+    assert long == "gpu-clu….org:22871" and len(long) == NAME_CELLS
+
+
+def test_files_written_by_keys_end_once_and_are_told_with_their_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moetop.config import Config
+    from moetop.fleet import Fleet
+    from moetop.screen import SessionActions
+    from moetop.session import Session
+    from moetop.transport.base import ProbeOptions
+    from moetop.watch import Watch
+
+    monkeypatch.chdir(tmp_path)
+    watch = Watch(10.0)
+    actions = SessionActions(Session(watch, Fleet([], watch, ProbeOptions())), Config())
+    for name, begin, end in (
+        ("table.txt", "moetop-table-2", ".txt"),
+        ("h-sglang.log", "moetop-h-sglang-2", ".log"),
+        ("host-/var/x.out", "moetop-host--var-x.out-2", ".txt"),
+    ):
+        path = Path(actions.write_text(name, "words"))
+        assert path.parent == tmp_path and path.read_text() == "words"
+        assert path.name.startswith(begin) and path.name.endswith(end) and path.name.count(".txt") <= 1
