@@ -137,15 +137,6 @@ class SessionActions(NoActions):
         return str(path)
 
 
-def kind_of(session: Session) -> str:
-    """What a session shows: live, recording, demo or pasted."""
-    if session.player is not None:
-        return "recording"
-    if session.dated:
-        return "live"
-    return "demo" if session.notes else "pasted"
-
-
 def run_screen(args: argparse.Namespace, session: Session, config: Config) -> ExitCode:
     """Show the app until it is left. Raises UsageError for a theme that cannot be used."""
     actions = SessionActions(session, config)
@@ -158,7 +149,7 @@ def run_screen(args: argparse.Namespace, session: Session, config: Config) -> Ex
                 readonly=config.readonly,
                 demo_note=session.notes[0] if session.notes else None,
                 interval_s=config.interval_s,
-                kind=kind_of(session),
+                kind=session.kind,
             )
         finally:
             actions.close()  # before the fleet stops: its threads may be waiting for an answer
