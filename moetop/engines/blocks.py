@@ -23,6 +23,9 @@ _CHAIN = (
 )
 _FRAME = re.compile(r'\s+File "(?P<file>[^"]{0,500})", line \d+, in (?P<name>\S{1,200})')
 _TRACEBACK = "Traceback (most recent call last)"
+_MAIN_FRAMES = ("<module>", "_run_module_as_main")
+_ASKED_ENDS = ("KeyboardInterrupt", "SystemExit", "asyncio.exceptions.CancelledError", "BrokenPipeError")
+"""Ends that somebody asked for: Ctrl-C, an exit in so many words, a reader that went."""
 _TUNER_FRAME = re.compile(r"autotun|choose_one", re.IGNORECASE)
 
 
@@ -48,6 +51,15 @@ class Block:
     tuner_frames: bool = False
     frame: str | None = None
     first_error: str | None = None
+    bare: bool = False
+    outermost: bool = True
+    from_main: bool = False
+
+    @property
+    def is_uncaught(self) -> bool:
+        """Whether nothing caught the exception: no logger wrote it, and its first frame is the main program's."""
+        error = str(self.entry.fields.get("error", ""))
+        return self.bare and self.from_main and self.has_error and not error.startswith(_ASKED_ENDS)
 
     @property
     def is_logging(self) -> bool:
@@ -109,7 +121,7 @@ class Block:
             self.after_error = 0
             return False
         if _TRACEBACK in text[:120]:
-            self.in_traceback = True
+            self.in_traceback = self.outermost = True
             self.blank = False
             return False
         frame = _FRAME.match(text)
@@ -128,6 +140,9 @@ class Block:
 
     def _take_frame(self, frame: re.Match[str]) -> None:
         fields = self.entry.fields
+        if self.outermost:
+            self.outermost = False
+            self.from_main = frame["name"] in _MAIN_FRAMES and frame["file"] != "<string>"
         if _TUNER_FRAME.search(frame["file"]) or _TUNER_FRAME.search(frame["name"]):
             if frame["file"].endswith("autotuner.py") and self.frame and not _TUNER_FRAME.search(self.frame):
                 fields["op"] = self.frame

@@ -11,7 +11,7 @@ from moetop.engines.match import engine_of
 from moetop.engines.reader import Record
 from moetop.engines.rules import COUNTED, Fields, Rule
 from moetop.engines.runs import Run
-from moetop.model import Engine, EventKind, EventSeverity, LogEvent, Phase
+from moetop.model import Engine, EventKind, EventSeverity, LogEvent
 
 MAX_EVENTS = 2000
 """Events kept of one log; of more, the older ones of little weight go first."""
@@ -176,7 +176,7 @@ class Ledger:
             if run.begun or run.args:
                 run = self._begin(n)
             run.clean = True
-        elif rule.kind is EventKind.WEIGHTS_LOADING and run.phase in (Phase.EXITED, Phase.STOPPED):
+        elif rule.kind is EventKind.WEIGHTS_LOADING and run.restarts(record):
             self._begin(n)
 
     def _starts_anew(self, run: Run, record: Record, args: str) -> bool:

@@ -16,7 +16,7 @@ from moetop.engines.literals import candidates
 from moetop.engines.match import classify, engine_of
 from moetop.engines.reader import MAX_LINE, Record, read_line
 from moetop.engines.report import make_digest
-from moetop.engines.rules import COUNTED, Rule
+from moetop.engines.rules import COUNTED, UNCAUGHT_SERVING, UNCAUGHT_STARTING, Rule
 from moetop.engines.rules.content import CONTENT_IDS
 from moetop.engines.tail import Tail
 from moetop.model import Engine, EventKind, EventSeverity, LogEvent
@@ -132,7 +132,7 @@ class LogBook:
         if not rows or not all(rule.severity in COUNTED for rule in rows) or "\r" in line or line[:1] in "{ \t":
             return None
         rule = next((each for each in rows if each.regex.search(line) is not None), None)
-        if rule is None:
+        if rule is None or self._ledger.run.survivable:
             return None
         if rule.severity is EventSeverity.METRIC:
             if self._metric_lines < METRICS_A_DIGEST:
@@ -315,6 +315,7 @@ class LogBook:
                 headed=record.headed,
                 in_traceback="Traceback (most recent" in record.text,
                 has_error=is_exception(record.text),
+                bare=not record.head and record.level is None,
             )
         )
         if len(self._blocks) > MAX_BLOCKS:
@@ -332,6 +333,8 @@ class LogBook:
                     self._ledger.run.tally.crashed_inside = True
                 if known_error and not self._known(block):
                     self._judge_error(block, record, engine)
+                if known_error:
+                    self._judge_end(block, record)
                 return block.entry.rule
             block.others += 1
             if block.key == record.key or not record.headed or block.others > MAX_OTHERS or block.has_error:
@@ -355,6 +358,12 @@ class LogBook:
             entry.fields["oom"] = True
         if entry.kind is EventKind.TRACEBACK and found[0].kind in _UPGRADES:
             self._ledger.upgrade(entry, found[0], record)
+
+    def _judge_end(self, block: Block, record: Record) -> None:
+        """An exception that nothing caught ends its process; the run too, unless something works on."""
+        run = self._ledger.run
+        if block.entry.kind is EventKind.TRACEBACK and block.is_uncaught and block.entry.run == run.n:
+            self._ledger.upgrade(block.entry, UNCAUGHT_SERVING if run.ready else UNCAUGHT_STARTING, record)
 
     def _close_blocks(self, which: Callable[[Block], bool]) -> None:
         for block in list(self._blocks):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moetop.engines.entry import Entry
+from moetop.engines.entry import MAX_RANKS, Entry
 from moetop.engines.metrics import LogMetrics
 from moetop.engines.reader import Record
 from moetop.engines.rules import Fields, Rule
@@ -35,6 +35,15 @@ CAUSE_WINDOW_LINES = 200
 """A traceback this close before the first fatal line is its cause; an older one is another story."""
 TERMINATION_STATUSES = frozenset({0, 143, 15})
 """0 and death by SIGTERM: ends that somebody asked for."""
+
+
+LIVED_S = 30.0
+"""Numbers of running requests this long after a fatal line prove that the server lives: what a dying one still
+prints comes within seconds (SGLang kills its processes at once, vLLM's clients end within their 10 s of statistics)."""
+RESTART_S = 5.0
+"""No start reaches its weights sooner: Python's imports alone take this long."""
+SURVIVABLE = frozenset({"g.uncaught", "g.uncaught.start", "g.bind", "g.argparse"})
+"""Ends of one Python process, which may be a helper's: whatever works on afterwards takes it back."""
 
 
 MAX_UNITS = 16
@@ -69,6 +78,11 @@ class Run:
         self.attention_backend: str | None = None
         self.waits = 0
         self.soft_crash = False
+        self.crash_clock: float | None = None
+        self.before_crash = Phase.UNKNOWN
+        self.survivable = False
+        self.last_clock: float | None = None
+        self.loading: set[str] = set()
         self.units: set[str] = set()
         self.cause: Entry | None = None
         self.last_traceback: Entry | None = None
@@ -98,9 +112,25 @@ class Run:
             self.waits += 1
         elif rule.severity is not EventSeverity.NOISE:
             self.waits = 0
+        if rule.kind is K.WEIGHTS_LOADING and len(self.loading) < MAX_RANKS:
+            self.loading.add(record.rank or "")
         if rule.kind in (K.THROUGHPUT, K.STEP_TIME):
             self.metrics.note(record, fields)
         self._move(rule, record, fields)
+        self.last_clock = record.clock if record.clock is not None else self.last_clock
+
+    def restarts(self, record: Record) -> bool:
+        """Whether weights that begin to load here belong to the next start, though no arguments were printed.
+
+        After a crash the other ranks of the same start may still begin to load.
+        """
+        if self.phase in (Phase.EXITED, Phase.STOPPED):
+            return True
+        if self.phase is not Phase.CRASHED or not (self.ready or (record.rank or "") in self.loading):
+            return False
+        if record.clock is None or self.crash_clock is None:
+            return self.ready
+        return record.clock - self.crash_clock > RESTART_S
 
     def note_identity(self, rule: Rule, fields: Fields) -> None:
         """What the run is: backends, versions, device."""
@@ -136,14 +166,17 @@ class Run:
     def _move(self, rule: Rule, record: Record, fields: Fields) -> None:
         kind = rule.kind
         if kind in SERVING_KINDS:
-            self._serve(record)
+            self._serve(record, fields)
+        elif kind is K.HTTP_ACCESS:
+            self._answer(fields)
         elif kind in CRASH_KINDS and rule.severity is EventSeverity.FATAL:
-            self._set(Phase.CRASHED, record)
-            self.soft_crash = False
+            self._crash(rule, record)
         elif kind in (K.OOM, K.ECC_ERROR) and rule.severity is EventSeverity.FATAL:
             if self.phase not in OVER:
+                self.before_crash = self.phase
                 self._set(Phase.CRASHED, record)
-                self.soft_crash = True
+                self.soft_crash, self.survivable = True, False
+                self.crash_clock = record.clock if record.clock is not None else self.last_clock
         elif kind is K.SHUTDOWN:
             self._shut(rule, record, fields)
         elif kind is K.EXIT:
@@ -162,9 +195,33 @@ class Run:
         elif kind in LOADING_KINDS and not self.tally.open and self.phase is not Phase.CAPTURING:
             self._set(Phase.LOADING, record)
 
-    def _serve(self, record: Record) -> None:
-        if self.phase in OVER and not self.soft_crash:
+    def _crash(self, rule: Rule, record: Record) -> None:
+        soft = rule.id in SURVIVABLE
+        if soft and self.phase in (*OVER, Phase.DRAINING) and not self.soft_crash:
             return
+        if self.phase is not Phase.CRASHED:
+            self.before_crash = self.phase
+        self._set(Phase.CRASHED, record)
+        self.soft_crash = self.survivable = soft
+        self.crash_clock = record.clock if record.clock is not None else self.last_clock
+
+    def _outlived(self, record: Record, fields: Fields) -> bool:
+        """Whether requests run, or it calls itself ready, long after a crash that nothing survives in full."""
+        if self.phase is not Phase.CRASHED or record.clock is None or self.crash_clock is None:
+            return False
+        works = fields.get("running", 1)
+        return record.clock - self.crash_clock > LIVED_S and isinstance(works, int | float) and works > 0
+
+    def _answer(self, fields: Fields) -> None:
+        """A request was answered: the end of one Python process was not the server's."""
+        if self.survivable and self.phase is Phase.CRASHED and fields.get("status") == 200:
+            self.phase, self.soft_crash, self.cause = self.before_crash, False, None
+
+    def _serve(self, record: Record, fields: Fields) -> None:
+        if self.phase in OVER:
+            if not self.soft_crash and not self._outlived(record, fields):
+                return
+            self.cause = None
         self.soft_crash = False
         self.ready = True
         self.tally.close(None)

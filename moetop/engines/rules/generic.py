@@ -341,7 +341,7 @@ RULES: tuple[Rule, ...] = (
         kind=K.HTTP_ACCESS,
         severity=S.NOISE,
         engines=ANY,
-        pattern=r'"(?:GET|POST|PUT|DELETE|HEAD|OPTIONS|PATCH) \S{1,4000} HTTP/(?:1\.|2|3)\d?" \d{3}',
+        pattern=r'"(?:GET|POST|PUT|DELETE|HEAD|OPTIONS|PATCH) \S{1,4000} HTTP/(?:1\.|2|3)\d?" (?P<status>\d{3})',
         literals=(
             "http/1.",
             "http/2",

@@ -9,6 +9,41 @@ from moetop.model import EventSeverity as S
 
 RULES: tuple[Rule, ...] = (
     Rule(
+        id="g.bind",
+        kind=K.ENGINE_START_FAILED,
+        severity=S.FATAL,
+        engines=ANY,
+        pattern=r"(?P<error>\[Errno 98\] .{0,200})",
+        literals=("[errno 98]",),
+        meaning="the port is taken: the HTTP server cannot start",
+        source="CPython asyncio, uvicorn",
+        example=(
+            "[2026-06-28 13:38:07] ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): "
+            "address already in use"
+        ),
+        error_only=True,
+    ),
+    Rule(
+        id="g.argparse",
+        kind=K.ENGINE_START_FAILED,
+        severity=S.FATAL,
+        engines=ANY,
+        pattern=(
+            r"^[\w./-]{1,80}(?: [\w./-]{1,40}){0,3}: (?P<error>error: (?:argument |unrecognized arguments: |"
+            r"the following arguments are required: |ambiguous option: |expected ).{0,400})"
+        ),
+        literals=(
+            ": error: argument ",
+            ": error: unrecognized arguments: ",
+            ": error: the following arguments are required: ",
+            ": error: ambiguous option: ",
+            ": error: expected ",
+        ),
+        meaning="the command line was not understood: the program ended at once",
+        source="CPython argparse",
+        example="vllm serve: error: unrecognized arguments: --enable-foo",
+    ),
+    Rule(
         id="g.health",
         kind=K.HEALTH_FAILED,
         severity=S.ERROR,

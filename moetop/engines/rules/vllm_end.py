@@ -72,6 +72,20 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        id="vl.coredied",
+        kind=K.CRASH,
+        severity=S.FATAL,
+        engines=VLLM,
+        pattern=r"Engine core proc (?P<core_proc>\S{1,80}) died unexpectedly",
+        literals=("died unexpectedly",),
+        meaning="the engine core's process ended without a word of its own: look for a kill",
+        source="vllm core_client.py",
+        example=(
+            "(APIServer pid=1) ERROR 08-17 11:00:06 [core_client.py:600] Engine core proc EngineCore_DP0 died "
+            "unexpectedly, shutting down client."
+        ),
+    ),
+    Rule(
         id="vl.workerexc",
         kind=K.CRASH,
         severity=S.FATAL,
