@@ -266,6 +266,20 @@ def test_requests_that_are_not_known_need_the_hosts_name_too():
     assert made.confirm == "gpu1" and "not known" in made.confirm_why
 
 
+def test_a_tuned_server_can_be_retuned_but_the_plan_says_that_it_would_hardly_gain():
+    tuned = Tuning(verdict=Verdict.TUNED)
+    table = server(tuning=tuned, events=(event(EventKind.MOE_CONFIG_TUNED, path=TABLE),))
+    caches = server(
+        args={"moe_runner_backend": "flashinfer_cutlass"}, tuning=tuned,
+        events=(event(EventKind.AUTOTUNE_CACHE_LOADED, path=CACHE),),
+    )  # fmt: skip
+    for one, tuner in ((table, Tuner.OFFLINE), (caches, Tuner.AT_START)):
+        made = plan(one, survey())
+        assert not made.refused and made.tuner == tuner
+        assert "▲ already tuned: a retune would measure again, a gain is unlikely" in made.to_text()
+    assert "already tuned" not in plan(said=survey()).to_text()
+
+
 def test_a_preview_can_be_shown_but_holds_nothing_to_start():
     made = plan()
     assert made.steps and made.spec is None and "A preview" in made.to_text()
