@@ -393,11 +393,13 @@ class HostLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Gpus(Frame, frozen=True, kw_only=True, tag="gpus", omit_defaults=True):
-    """One reading of all GPUs. `dropped` counts the readings lost so far because nobody took them."""
+    """One reading of all GPUs. `dropped` counts the readings lost so far because nobody took them, `rejected`
+    the GPUs of this frame that the reader left out since they were none (an index out of range)."""
 
     gpus: tuple[GpuSample, ...] = ()
     load: HostLoad | None = None
     dropped: int = 0
+    rejected: int = 0
 
 
 class Log(Frame, frozen=True, kw_only=True, tag="log", omit_defaults=True):

@@ -23,7 +23,7 @@ from typing import IO, Any, NamedTuple, TypeAlias, cast
 import msgspec
 
 from moetop.errors import MoetopError, UsageError
-from moetop.model import AnyFrame, Frame, Gpus, Hello
+from moetop.model import AnyFrame, Frame, GpuInfo, Gpus, GpuSample, Hello
 from moetop.probe.redact import redact_argv, redact_env, redact_text
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
@@ -94,14 +94,19 @@ def clean(raw: bytes) -> tuple[Decoded, bytes]:
             return Unknown(head.type[:64]), raw
         if not abs(head.t) <= MAX_T:
             return Malformed("a time out of range"), raw
-        if head.type == "gpus" and b'"processes"' not in raw and not _BIG_NUMBER.search(raw):
+        try:
+            if head.type == "gpus" and b'"processes"' not in raw and not _BIG_NUMBER.search(raw):
+                return _checked(_FRAME.decode(raw)), raw
+            content = _ANY.decode(raw)
+            redacted = _redact(content, 0)
+            raw = raw if redacted == content else _ENCODER.encode(redacted)
             return _checked(_FRAME.decode(raw)), raw
-        content = _ANY.decode(raw)
-        redacted = _redact(content, 0)
-        if redacted == content:
-            return _checked(_FRAME.decode(raw)), raw
-        raw = _ENCODER.encode(redacted)
-        return _checked(_FRAME.decode(raw)), raw
+        except (msgspec.MsgspecError, ValueError) as error:
+            sifted = _sifted(_ANY.decode(raw)) if head.type in _OF_GPUS else None
+            if sifted is None:
+                raise error
+            raw = _ENCODER.encode(sifted)
+            return _FRAME.decode(raw), raw
     except RecursionError:
         return Malformed("nested too deeply"), raw
     except (msgspec.MsgspecError, ValueError) as error:  # ValueError: integers and text Python refuses
@@ -129,14 +134,49 @@ def with_host(raw: bytes, host: str) -> bytes:
     return b'{"host":' + _ENCODER.encode(host) + b"," + body
 
 
-def _checked(frame: AnyFrame) -> Decoded:
-    """Bounds the types do not hold: how many GPUs, and which index."""
+def _checked(frame: AnyFrame) -> AnyFrame:
+    """The frame if it keeps the bounds that the types do not hold: how many GPUs, and which index, each once.
+    Raises ValueError."""
     if isinstance(frame, (Gpus, Hello)):
-        if len(frame.gpus) > MAX_GPUS:
-            return Malformed(f"{len(frame.gpus)} GPUs in one frame")
-        if any(not 0 <= gpu.index < MAX_GPUS for gpu in frame.gpus):
-            return Malformed("a GPU index out of range")
+        indices = {gpu.index for gpu in frame.gpus}
+        if len(frame.gpus) > MAX_GPUS or len(indices) < len(frame.gpus):
+            raise ValueError("too many GPUs in one frame, or one twice")
+        if any(not 0 <= index < MAX_GPUS for index in indices):
+            raise ValueError("a GPU index out of range")
     return frame
+
+
+_OF_GPUS: dict[str, type[GpuInfo | GpuSample]] = {"hello": GpuInfo, "gpus": GpuSample}
+"""Frame types that list GPUs, and what each entry is."""
+
+
+def _sifted(content: dict[str, Any]) -> dict[str, Any] | None:
+    """A hello or gpus frame without the GPUs that are none; how many those are stands in it. None where no GPU is
+    left, or nothing was left out; ValueError where more is wrong with it."""
+    kind, listed = _OF_GPUS[content["type"]], content.get("gpus")
+    if not isinstance(listed, list):
+        return None
+    good: dict[int, Any] = {}
+    twice = 0
+    for item in listed:
+        try:
+            kept = _redact(item, 2)
+            index = msgspec.convert(kept, kind).index
+        except (msgspec.MsgspecError, ValueError):
+            continue
+        if index in good:
+            twice += 1
+        elif 0 <= index < MAX_GPUS:
+            good[index] = kept
+    left_out = len(listed) - len(good)
+    if not good or not left_out or twice > MAX_GPUS:  # so many repeats are no listing of a host
+        return None
+    sifted = {**_redact({**content, "gpus": []}, 0), "gpus": list(good.values())}
+    if kind is GpuSample:
+        return {**sifted, "rejected": left_out}
+    note = f"{left_out} of {len(listed)} GPU entries left out: an index that cannot be, or one that came twice"
+    notes = sifted.get("notes")
+    return {**sifted, "notes": [*notes, note] if isinstance(notes, list) else [note]}
 
 
 def _redact(value: Any, depth: int, key: str = "") -> Any:

@@ -27,6 +27,10 @@ NO_DATA_CODES: dict[str, tuple[str, tuple[str, ...]]] = {
         "this user may not talk to the driver",
         ("watch as a user that may open /dev/nvidia*", words.COMMAND + "ls -l /dev/nvidia*"),
     ),
+    "recording_refused": (
+        "the recording's frames cannot be read",
+        ("see who wrote it: docs/recording.md says what a frame is",),
+    ),
     "stuck_gpu": (
         "the driver's calls do not come back",
         ("the driver hangs: look at the kernel log", words.COMMAND + "dmesg -T | grep -i nvrm | tail"),

@@ -70,6 +70,7 @@ class HostEvidence:
         self._newest: float | None = None
         self._sampled_at: float | None = None
         self._dropped = 0
+        self._rejected = 0
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -140,6 +141,7 @@ class HostEvidence:
         if frame.load is not None:
             self._load = frame.load
         self._dropped = frame.dropped
+        self._rejected = frame.rejected
         events: list[LogEvent] = []
         running = self._servers.running(frame.t)
         for sample in frame.gpus:
@@ -248,6 +250,9 @@ class HostEvidence:
         if self._dropped > 0:
             lost = words.plural(self._dropped, "reading")
             notes.append(f"{lost} lost on the way: nobody took them in time (a slow link or a busy viewer)")
+        if self._rejected > 0:
+            left_out = f"{words.plural(self._rejected, 'GPU entry', 'GPU entries')} of the newest sample left out"
+            notes.append(f"{left_out}: an index that cannot be or came twice, or a value of a wrong type")
         return tuple(dict.fromkeys(words.neutral(note) for note in notes))
 
 

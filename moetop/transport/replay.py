@@ -13,7 +13,7 @@ import msgspec
 
 from moetop.errors import LinkError, UsageError
 from moetop.model import Status
-from moetop.recording import HostIndex, RecordingIndex, encode, index_recording, read_host
+from moetop.recording import HostIndex, Malformed, RecordingIndex, decode, encode, index_recording, read_host
 from moetop.transport.base import Channel, Completed
 
 LATE_S = 1.0
@@ -194,7 +194,7 @@ class ReplayTransport(FrameTransport):
         end = math.inf if to_s is None else zero + to_s
         super().__init__(
             host.name,
-            lambda: _with_faults(_cut(index.path, host, begin, end, past_s), index.faults()),
+            lambda: _with_refusal(_with_faults(_cut(index.path, host, begin, end, past_s), index.faults())),
             speed=speed,
             start_t=begin,
             played_at=index.without_gaps,
@@ -234,6 +234,33 @@ def _with_faults(lines: Iterator[bytes], faults: Mapping[str, str]) -> Iterator[
         told = True
         for code, message in faults.items():
             yield encode(Status(t=head.t, code=code, message=message, level="warning"))
+
+
+def _with_refusal(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """`lines`, and at the end a status where not one sample among them, or not one line, was a frame after all."""
+    bad_sample = bad_line = ""
+    read_one = False
+    t = 0.0
+    for raw in lines:
+        yield raw
+        head = _TIMES.decode(raw)
+        if read_one and head.type != "gpus":
+            continue
+        t, frame = head.t, decode(raw)
+        if not isinstance(frame, Malformed):
+            if head.type == "gpus":
+                break
+            read_one = True
+        elif head.type == "gpus":
+            bad_sample = frame.reason
+        else:
+            bad_line = frame.reason
+    else:
+        reason = bad_sample or ("" if read_one else bad_line)
+        if reason:
+            message = f"not one sample of the recording can be read: {reason}"
+            yield encode(Status(t=t, code="recording_refused", message=message, level="error"))
+    yield from lines
 
 
 def read_index(path: str | Path, from_s: float | None, to_s: float | None) -> RecordingIndex:
