@@ -92,10 +92,10 @@ def _metric_lines(server: ServerReport, width: int) -> pages.Page:
 
 
 def _measure(value: float | None, unit: str, source: str | None) -> str:
-    """A number with its unit, or the dash with the source that does not give it."""
+    """A number with its unit, or the dash with where it is not to be found."""
     if value is not None:
         return f"{fmt.number(value)} {unit}"
-    return f"{fmt.ABSENT} (not given by {clean(source, 40)})" if source else fmt.ABSENT
+    return f"{fmt.ABSENT} (not in {clean(source, 40)})" if source else fmt.ABSENT
 
 
 NAMED_IN_LOG: dict[EventKind, str] = {

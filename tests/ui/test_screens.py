@@ -131,7 +131,7 @@ async def test_numbers_that_are_not_given_say_by_whom_and_files_come_from_the_lo
     feed.put(msgspec.structs.replace(report, servers=(server,)))
     async with opened(feed, (140, 90)) as screen:
         await screen.press("v")
-        assert "— (not given by /metrics)" in screen.line_with("KV used") and "— %" not in screen.text()
+        assert "— (not in /metrics)" in screen.line_with("KV used") and "— %" not in screen.text()
         assert "has not come, or names none" in screen.text()
         assert "/configs/E=256,N=256.json" in screen.line_with("read  ")
         assert "sglang (version not known)   ● ready" in screen.text()

@@ -49,23 +49,28 @@ class FindingsScreen(MoeScreen):
         if not listed:
             page.set_lines([[("no finding stands, and none has cleared since moetop started", "quiet")]])
         else:
-            page.set_lines([self._line(noted) for noted in listed])
+            room = max(len(self._times(noted)[1]) for noted in listed)
+            page.set_lines([self._line(noted, room) for noted in listed])
         self.query_one(Rule).redraw()
         self._show_why()
 
-    def _line(self, noted: Noted) -> list[tuple[str, str]]:
+    def _times(self, noted: Noted) -> tuple[str, str]:
+        """When it came, and how long ago or when it cleared. How long it has held is in the why."""
+        since = "at start" if noted.at_start and noted.gone is None else fmt.clock_time(noted.came)
+        if noted.gone is not None:
+            return since, f"cleared {fmt.clock_time(noted.gone)}"
+        return since, "" if noted.at_start else f"{fmt.span(self.scene.t - noted.came)} ago"
+
+    def _line(self, noted: Noted, room: int) -> list[tuple[str, str]]:
+        """A finding; `room` are the cells of its second time."""
         finding = noted.finding
         sign = SEVERITY_SIGNS[finding.severity]
         gone = noted.gone is not None
         role = "quiet" if gone else sign.role
-        since = "at start" if noted.at_start and not gone else fmt.clock_time(noted.came)
-        if gone:
-            until = f"cleared {fmt.clock_time(noted.gone)}"
-        else:  # how long it has held is in the why; here only when it was found
-            until = "" if noted.at_start else f"{fmt.span(self.scene.t - noted.came)} ago"
+        since, until = self._times(noted)
         return [
             (f"{sign.glyph} ", role),
-            (f"{since:<9} {until:<17} ", "quiet"),
+            (f"{since:<9} {until:<{room}} ", "quiet"),
             (f"{clean(noted.host, 22):<22.22} ", "quiet" if gone else "text!"),
             (f"{FINDING_TITLES.get(finding.kind, finding.kind.value):<26} ", role),
             (clean(finding.summary, 400), "quiet" if gone else "text"),
