@@ -31,6 +31,7 @@ class TuningFacts(msgspec.Struct, frozen=True, kw_only=True):
     configs_loaded: int | None = None
     cache_hits: tuple[str, ...] = ()
     cache_entries: int | None = None
+    cache_empty_ranks: tuple[str, ...] = ()
     cache_paths: tuple[str, ...] = ()
     rejected: int = 0
     mismatch: dict[str, Any] = {}
@@ -57,9 +58,10 @@ class LogDigest(msgspec.Struct, frozen=True, kw_only=True):
 
     `events` are the newest ones (bounded), repeats over ranks collapsed; `counts` counts every kind
     over the whole log before that, `run_counts` those of the newest run. All else but `runs` speaks
-    of the newest run: `cause` is the first error of a run that ended badly, `waits` the wait lines
-    since anything else moved. `moe_backend_resolved` is whether a line named the backend that was chosen
-    (else it is what the arguments asked for). `clean` is false where the reading began in the middle of the run.
+    of the newest run (where engines share a log, of the service that started last; `notes` tell of the others):
+    `cause` is the first error of a run that ended badly, `waits` the wait lines since anything else moved.
+    `moe_backend_resolved` is whether a line named the backend that was chosen (else it is what the arguments asked
+    for). `clean` is false where the reading began in the middle of the run.
     """
 
     name: str
@@ -92,6 +94,7 @@ class LogDigest(msgspec.Struct, frozen=True, kw_only=True):
     lines: int = 0
     noise: int = 0
     skipped: int = 0
+    notes: tuple[str, ...] = ()
 
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,8 @@ MAX_COUNTED = 32
 """Newest metric lines kept as events."""
 MAX_RUNS = 200
 MAX_KEYS = 2000
+MAX_SERVICES = 64
+"""Services (containers, units) of one log told apart by their prefix."""
 SAME_START_S = 10.0
 """The same arguments printed again within this time are the same start (several nodes, one log)."""
 
@@ -42,6 +44,7 @@ class Ledger:
         self.counted: deque[Entry] = deque(maxlen=MAX_COUNTED)
         self.counts: dict[str, int] = {}
         self.noise = 0
+        self.services: dict[str, Run] = {}
         self._prelude: list[Entry] = []
         self._frozen: tuple[LogEvent, ...] | None = None
 
@@ -50,11 +53,32 @@ class Ledger:
         """The newest run."""
         return self.runs[-1]
 
+    def run_of(self, record: Record, unit: str | None = None) -> Run:
+        """The run that a record belongs to: the newest, or its own service's where engines share a log.
+
+        `unit` is the service that the record tells of, where it is not the one that wrote it.
+        """
+        newest = self.run
+        own = self.services.get(unit or record.unit or "")
+        if own is None or own.engine is None or newest.engine is None or own.engine is newest.engine:
+            return newest
+        return own
+
+    def is_beside(self, run: Run) -> bool:
+        """Whether it is the run of another engine's service, beside the newest."""
+        newest = self.run
+        return run is not newest and None not in (run.engine, newest.engine) and run.engine is not newest.engine
+
+    def _run_n(self, n: int) -> Run:
+        """The run of this number; the newest where it is no longer kept."""
+        return self.runs[n - self.runs[0].n] if n >= self.runs[0].n else self.run
+
     def add(self, rule: Rule, fields: Fields, record: Record, line: str, n: int, engine: Engine | None) -> Entry:
         """Take in a matched record as an event of its own; `finish` collapses it once it is complete."""
-        self._cut(rule, record, fields, line, n)
-        run = self.run
+        run = self._cut(rule, record, fields, n)
         self._note_engine(run, rule, record)
+        if record.unit is not None and (record.unit in self.services or len(self.services) < MAX_SERVICES):
+            self.services[record.unit] = run
         if run.start is None and run.start_text is None:
             run.start, run.start_text, run.start_clock = record.t, record.t_text, record.clock
         run.note(rule, record, fields)
@@ -64,7 +88,7 @@ class Ledger:
         entry = make_entry(rule, fields, record, line, n, run.n, run.engine or engine)
         echo = rule.echo and entry.make_key() in run.by_key
         if not echo:
-            self.tick(rule.kind, 1)
+            self.tick(rule.kind, 1, run)
         if rule.id in _PRELUDE:
             self._prelude.append(entry)
         elif rule.severity is not EventSeverity.NOISE:
@@ -76,12 +100,12 @@ class Ledger:
         else:
             self._append(entry)
             run.note_entry(entry)
-            self._point_up(entry, record.text)
+            _point_up(run, entry, record.text)
         return entry
 
     def finish(self, entry: Entry, echo: bool = False) -> None:
         """Collapse a complete event into an earlier one that it repeats."""
-        run = self.runs[entry.run - self.runs[0].n] if entry.run >= self.runs[0].n else self.run
+        run = self._run_n(entry.run)
         if entry.rule.severity in COUNTED:
             return
         entry.key = entry.make_key()
@@ -99,11 +123,6 @@ class Ledger:
         if run.cause is entry:
             run.cause = earlier
 
-    def _point_up(self, entry: Entry, text: str) -> None:
-        """Of a line that says that its cause stands above: whether it does, in this log."""
-        if _POINTS_UP.search(text) is not None and entry.severity is EventSeverity.FATAL:
-            entry.fields["root_cause_in_excerpt"] = self.run.cause is not None and self.run.cause is not entry
-
     def same_error(self, entry: Entry) -> Entry | None:
         """An earlier event of the run that already carries this error."""
         error = entry.fields.get("error")
@@ -117,24 +136,26 @@ class Ledger:
         for rank in entry.ranks:
             into.ranks.setdefault(rank, None)
         self._remove(entry)
-        if self.run.cause is entry:
-            self.run.cause = into
+        run = self._run_n(entry.run)
+        if run.cause is entry:
+            run.cause = into
 
     def upgrade(self, entry: Entry, rule: Rule, record: Record) -> None:
         """A traceback turned out to be what `rule` says of its last line."""
-        self.tick(entry.kind, -1)
-        self.tick(rule.kind, 1)
+        run = self._run_n(entry.run)
+        self.tick(entry.kind, -1, run)
+        self.tick(rule.kind, 1, run)
         entry.rule = rule
-        if self.run.last_traceback is entry:
-            self.run.last_traceback = None
-        self.run.note(rule, record, entry.fields)
-        self.run.note_entry(entry)
-        self._point_up(entry, record.text)
+        if run.last_traceback is entry:
+            run.last_traceback = None
+        run.note(rule, record, entry.fields)
+        run.note_entry(entry)
+        _point_up(run, entry, record.text)
 
-    def tick(self, kind: EventKind, by: int) -> None:
-        """Count lines of a kind."""
+    def tick(self, kind: EventKind, by: int, run: Run | None = None) -> None:
+        """Count lines of a kind, of the newest run if no other is named."""
         add_counts(self.counts, {kind.value: by})
-        add_counts(self.run.counts, {kind.value: by})
+        add_counts((run or self.run).counts, {kind.value: by})
 
     def count_noise(self, kind: EventKind, by: int) -> None:
         """So many more lines that are only counted."""
@@ -161,9 +182,11 @@ class Ledger:
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _cut(self, rule: Rule, record: Record, fields: Fields, line: str, n: int) -> None:
-        """Begin a new run where this line starts one."""
-        run = self.run
+    def _cut(self, rule: Rule, record: Record, fields: Fields, n: int) -> Run:
+        """The run of this line: a new one where the line starts one."""
+        run = self.run_of(record, fields.get("unit") if rule.kind is EventKind.EXIT else None)
+        if self._is_other_engine(rule, record, run):
+            run = self._begin(n)
         if rule.kind is EventKind.SERVER_ARGS:
             if self._starts_anew(run, record, str(fields.get("args"))):
                 run = self._begin(n)
@@ -177,7 +200,14 @@ class Ledger:
                 run = self._begin(n)
             run.clean = True
         elif rule.kind is EventKind.WEIGHTS_LOADING and run.restarts(record):
-            self._begin(n)
+            run = self._begin(n)
+        return run
+
+    def _is_other_engine(self, rule: Rule, record: Record, run: Run) -> bool:
+        """Whether arguments of one engine come from a service beside the one of another engine."""
+        if rule.kind is not EventKind.SERVER_ARGS or len(rule.engines) != 1 or run.engine is None:
+            return False
+        return rule.engines[0] is not run.engine and record.unit is not None and record.unit not in self.services
 
     def _starts_anew(self, run: Run, record: Record, args: str) -> bool:
         if run.begun:
@@ -228,6 +258,12 @@ class Ledger:
             if self.entries[at] is entry:
                 del self.entries[at]
                 return
+
+
+def _point_up(run: Run, entry: Entry, text: str) -> None:
+    """Of a line that says that its cause stands above: whether it does, in this log."""
+    if _POINTS_UP.search(text) is not None and entry.severity is EventSeverity.FATAL:
+        entry.fields["root_cause_in_excerpt"] = run.cause is not None and run.cause is not entry
 
 
 def add_counts(counts: dict[str, int], more: Mapping[str, int]) -> None:

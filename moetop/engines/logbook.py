@@ -209,7 +209,7 @@ class LogBook:
         if record.text.startswith("Message: ") and not record.headed:
             record.text = _MESSAGE.sub("", record.text, count=1).rstrip("'\"")
             self._close_blocks(lambda block: block.is_logging)
-        engine = engine_of(record) or self._ledger.run.engine
+        engine = engine_of(record) or self._ledger.run_of(record).engine
         own = classify(record.text, engine, record.head, record.level)
         taken = self._continue_block(record, own, engine)
         if taken is not None:
@@ -362,8 +362,10 @@ class LogBook:
     def _judge_end(self, block: Block, record: Record) -> None:
         """An exception that nothing caught ends its process; the run too, unless something works on."""
         run = self._ledger.run
+        starts = run.engine is not None and not run.ready
+        rule = UNCAUGHT_STARTING if starts else UNCAUGHT_SERVING
         if block.entry.kind is EventKind.TRACEBACK and block.is_uncaught and block.entry.run == run.n:
-            self._ledger.upgrade(block.entry, UNCAUGHT_SERVING if run.ready else UNCAUGHT_STARTING, record)
+            self._ledger.upgrade(block.entry, rule, record)
 
     def _close_blocks(self, which: Callable[[Block], bool]) -> None:
         for block in list(self._blocks):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from moetop.engines.case import ENGINE_NAMES
 from moetop.engines.digest import LogDigest
 from moetop.engines.ledger import Ledger
 from moetop.engines.runs import OVER, Run
+from moetop.model import Phase
+from moetop.text import plain
 
 
 def make_digest(
@@ -50,7 +54,19 @@ def make_digest(
         lines=lines,
         noise=ledger.noise,
         skipped=skipped,
+        notes=tuple(_notes(ledger)),
     )
+
+
+def _notes(ledger: Ledger) -> Iterator[str]:
+    """What services of other engines in the same log do, which nothing else here tells."""
+    others = {id(run): (unit, run) for unit, run in ledger.services.items() if ledger.is_beside(run)}
+    for unit, run in others.values():
+        engine = ENGINE_NAMES.get(run.engine, "another engine") if run.engine is not None else "another engine"
+        state = run.phase.value if run.phase is not Phase.UNKNOWN else "in no known phase"
+        cause = run.fatal_cause()
+        why = plain(str(cause.fields.get("error") or cause.line), 300) if cause is not None else None
+        yield f"this log also holds {unit} ({engine}), which is {state}" + (f": {why}" if why else "")
 
 
 def _ended(run: Run) -> bool:

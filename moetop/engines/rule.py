@@ -35,6 +35,7 @@ class Rule:
     `echo` rows repeat an earlier event of the same kind in other words. The record's head must not
     be one of `not_heads`. `needs` names the field without which the record may have been cut by a
     terminal's width and goes on in the next line. `counted` rows are counted like metric lines.
+    `own_only` rows match only where the engine is known to be theirs: others print the same words.
     `error_only` rows do not match a record that calls itself a warning or less: who warned lived on.
     """
 
@@ -55,6 +56,7 @@ class Rule:
     counted: bool = False
     needs: str = ""
     error_only: bool = False
+    own_only: bool = False
     _compiled: list[re.Pattern[str]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
@@ -71,6 +73,8 @@ class Rule:
 
     def fits(self, engine: Engine | None, head: str, level: str | None = None) -> bool:
         """Whether a record of this engine, head and level may match this row."""
+        if self.own_only and engine is None:
+            return False
         if head and head in self.not_heads:
             return False
         if self.error_only and level is not None and level[:1].upper() in ("W", "I", "D", "T", "V"):

@@ -44,6 +44,7 @@ class TuningTally:
         self.configs_saved: int | None = None
         self.configs_loaded: int | None = None
         self.cache_entries: int | None = None
+        self.cache_sizes: dict[str, int] = {}
         self.cache_hits: dict[str, int] = {}
         self.cache_paths: dict[str, int] = {}
         self.mismatch: Fields = {}
@@ -60,7 +61,7 @@ class TuningTally:
         elif kind in _FILE_KINDS:
             self.note_files(kind, fields)
         else:
-            self._note_cache(rule, fields)
+            self._note_cache(rule, record, fields)
         if rule.kind in (K.AUTOTUNE_START, K.AUTOTUNE_CACHE_SAVED, K.AUTOTUNE_CACHE_LOADED, K.NOTE):
             _remember(self.cache_paths, fields.get("path") if "tune" in rule.id or "cache" in rule.id else None)
         self.deterministic = self.deterministic or rule.id == "sgl.triton.determ"
@@ -102,7 +103,7 @@ class TuningTally:
             self.open.pop(NO_RANK, None)
             self.open[rank] = (when, record.t_text)
 
-    def _note_cache(self, rule: Rule, fields: Fields) -> None:
+    def _note_cache(self, rule: Rule, record: Record, fields: Fields) -> None:
         kind = rule.kind
         if kind is K.AUTOTUNE_CACHE_SAVED and "configs" in fields:
             self.configs_saved = max(self.configs_saved or 0, int(fields["configs"]))
@@ -113,6 +114,9 @@ class TuningTally:
             _remember(self.cache_hits, str(fields.get("op", "")))
         elif kind is K.AUTOTUNE_CACHE_SIZE:
             self.cache_entries = max(self.cache_entries or 0, int(fields["entries"]))
+            rank = record.rank or NO_RANK
+            if rank in self.cache_sizes or len(self.cache_sizes) < MAX_NAMES:
+                self.cache_sizes[rank] = int(fields["entries"])
         elif kind is K.AUTOTUNE_CACHE_REJECTED:
             self.rejected += 1
             self.mismatch = fields.get("mismatch") or self.mismatch
@@ -157,6 +161,7 @@ class TuningTally:
             configs_loaded=self.configs_loaded,
             cache_hits=tuple(self.cache_hits),
             cache_entries=self.cache_entries,
+            cache_empty_ranks=tuple(rank for rank, entries in self.cache_sizes.items() if entries == 0),
             cache_paths=tuple(self.cache_paths),
             rejected=self.rejected,
             mismatch=dict(self.mismatch),

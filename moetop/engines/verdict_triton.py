@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moetop.engines import remedies
 from moetop.engines.case import Case
+from moetop.engines.tally import NO_RANK
 from moetop.model import Engine, Tuning, TuningFile, Verdict
 
 MAX_NAMED = 4
@@ -87,6 +88,10 @@ def judge_trtllm(case: Case) -> Tuning:
     remedy = (remedies.RETUNE_TRTLLM,)
     if tuning.cache_entries == 0:
         return _said(Verdict.UNTUNED, evidence, remedy)
+    empty = tuple(rank for rank in tuning.cache_empty_ranks if rank != NO_RANK)
+    if empty and tuning.cache_entries:
+        evidence.append(f"it was empty on {_list(empty)}: the ranks wait for the slowest among them")
+        return _said(Verdict.PARTLY_TUNED, evidence, remedy)
     if tuning.uncovered:
         proven = bool(tuning.cache_entries or tuning.ends or tuning.configs_loaded)
         return _said(Verdict.PARTLY_TUNED if proven else Verdict.UNTUNED, evidence, remedy)

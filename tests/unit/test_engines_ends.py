@@ -101,6 +101,12 @@ def test_an_exception_that_nothing_caught_is_a_failed_start_before_the_server_is
     assert str(digest.cause.fields["error"]).startswith("OSError: m is not")
 
 
+def test_an_exception_that_nothing_caught_is_a_crash_where_no_engine_is_known_to_start() -> None:
+    digest = read(*UNCAUGHT)
+    assert digest.phase is Phase.CRASHED
+    assert digest.cause is not None and digest.cause.kind is EventKind.CRASH
+
+
 def test_an_exception_that_nothing_caught_is_a_crash_of_a_server_that_was_ready() -> None:
     digest = read(VL_BANNER, VL_LOAD, VL_READY, VL_STATS, *UNCAUGHT)
     assert digest.phase is Phase.CRASHED

@@ -71,6 +71,7 @@ RULES: tuple[Rule, ...] = (
         source="uvicorn",
         example="INFO:     Uvicorn running on http://0.0.0.0:8355 (Press CTRL+C to quit)",
         parse=system.listen_address,
+        own_only=True,
     ),
     Rule(
         id="g.sigterm",

@@ -225,6 +225,7 @@ RULES: tuple[Rule, ...] = (
         meaning="the HTTP side is up; SGLang still warms up before it serves",
         source="uvicorn under sglang",
         example="[2026-06-28 13:39:58] INFO:     Application startup complete.",
+        own_only=True,
     ),
     Rule(
         id="sgl.decode",

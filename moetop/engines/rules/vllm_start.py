@@ -340,6 +340,7 @@ RULES: tuple[Rule, ...] = (
         meaning="uvicorn ready (text comes from uvicorn)",
         source="uvicorn",
         example="(APIServer pid=1) INFO:     Application startup complete.",
+        own_only=True,
     ),
     Rule(
         id="vl.stats",
