@@ -276,5 +276,12 @@ class Run:
             self.cause = before if near else entry
 
     def fatal_cause(self) -> Entry | None:
-        """The first error, where the run did end badly."""
-        return self.cause if self.phase is Phase.CRASHED else None
+        """The first error, where the run did end badly.
+
+        Of a failed start it says whether the record itself tells why, or only that it failed: a line that points
+        further up says so where it is read.
+        """
+        cause = self.cause if self.phase is Phase.CRASHED else None
+        if cause is not None and cause.kind is K.ENGINE_START_FAILED:
+            cause.fields.setdefault("root_cause_in_excerpt", "error" in cause.fields or not cause.rule.block)
+        return cause

@@ -166,3 +166,30 @@ def test_a_start_that_fails_again_and_again_is_as_many_runs() -> None:
     failed = (UNCAUGHT[0], '  File "/sgl/launch.py", line 1, in <module>', "ModuleNotFoundError: No module named 'x'")
     later = SGL_ARGS.replace("13:34:00", "13:34:30")
     assert [run.phase for run in read(SGL_ARGS, *failed, later, *failed).runs] == [Phase.CRASHED] * 2
+
+
+CORE_FAILED = "(EngineCore_DP0 pid=214) ERROR 08-17 09:02:00 [core.py:866] "
+POINTS_UP = (
+    "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): "
+    "{'EngineCore_DP0': 1}"
+)
+
+
+def test_a_failed_start_that_tells_why_is_its_own_cause() -> None:
+    digest = read(
+        VL_BANNER,
+        VL_LOAD,
+        CORE_FAILED + "EngineCore failed to start.",
+        CORE_FAILED + "Traceback (most recent call last):",
+        CORE_FAILED + "ValueError: Free memory on device cuda:0 (3.1/95.0 GiB) on startup is less than desired.",
+        POINTS_UP,
+    )
+    assert digest.cause is not None
+    assert str(digest.cause.fields["error"]).startswith("ValueError: Free memory on device")
+    assert digest.cause.fields["root_cause_in_excerpt"] is True
+
+
+def test_a_failed_start_whose_cause_stands_before_the_log_says_so() -> None:
+    for lines in ((VL_BANNER, POINTS_UP), (VL_BANNER, CORE_FAILED + "EngineCore failed to start.")):
+        digest = read(*lines)
+        assert digest.cause is not None and digest.cause.fields["root_cause_in_excerpt"] is False
