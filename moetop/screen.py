@@ -43,13 +43,22 @@ def _free_path(stem: str, suffix: str) -> Path:
     raise UsageError(f"too many files named {stem}-{stamp} in {folder}")
 
 
+def desk_of(session: Session, config: Config) -> JobDesk:
+    """The jobs of a session; the demo plays a recorded one."""
+    if session.retune is None:
+        return JobDesk(session, config)
+    from moetop.demodesk import DemoDesk
+
+    return DemoDesk(session, config, session.retune)
+
+
 class SessionActions(NoActions):
     """The acting keys of a session."""
 
     def __init__(self, session: Session, config: Config, desk: JobDesk | None = None) -> None:
         self._session = session
         self._config = config
-        self._desk = desk or JobDesk(session, config)
+        self._desk = desk or desk_of(session, config)
 
     def retune_refusal(self, host: str, server: str | None) -> str | None:
         return self._desk.refusal(host, server)

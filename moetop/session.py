@@ -21,6 +21,7 @@ from moetop.transport.base import HostTarget, ProbeOptions, Transport
 from moetop.watch import Watch
 
 if TYPE_CHECKING:
+    from moetop.demo.retune import RecordedRetune
     from moetop.player import Player
     from moetop.reload import Reloader
 
@@ -32,7 +33,7 @@ SNAPSHOT_WINDOW_S = 2.0
 
 LOCAL_NAME = "localhost"
 
-DEMO_NOTE = "glm5-sm120 is scripted after a real case; h200-lab was recorded on a real H200"
+DEMO_NOTE = "glm5-sm120 is scripted after a real case; h200-lab is a real H200's recording: r plays its retune"
 
 
 Kind = Literal["live", "demo", "recording", "pasted"]
@@ -46,7 +47,7 @@ class Session:
     """A fleet and what is known of it. `flat_out` sources end by themselves and are read as fast as they come.
 
     `kind` is what the source is: live hosts, the demo, a recording, or pasted text. `faults` are sentences on a
-    recording that is damaged; its hosts' notes have them too.
+    recording that is damaged; its hosts' notes have them too. `retune` is what the demo plays instead of a job.
     """
 
     watch: Watch
@@ -60,6 +61,7 @@ class Session:
     transports: Sequence[Transport] = field(default_factory=tuple)
     reloader: Reloader | None = None
     player: Player | None = None
+    retune: RecordedRetune | None = None
 
     @contextmanager
     def running(self, say: Callable[[str], None] | None = None) -> Iterator[None]:
@@ -134,10 +136,12 @@ def open_session(args: argparse.Namespace, config: Config) -> Session:
         return _replay_session(args, window_s, flat_out=flat_out, charts=charts)
     if args.demo:
         from moetop.demo import transports
+        from moetop.demo.retune import RecordedRetune
 
-        made = transports(flat_out=flat_out)
+        retune = RecordedRetune()
+        made = transports(retune, flat_out=flat_out)
         session = _assemble(made, window_s, kind="demo", flat_out=flat_out, charts=charts, record=config.record)
-        session.notes = (DEMO_NOTE,)
+        session.notes, session.retune = (DEMO_NOTE,), retune
         return session
     read = (lambda: load_config(args)) if config.path is not None else None
     return live_session(config, window_s, once=flat_out and window_s == 0, charts=charts, read=read)

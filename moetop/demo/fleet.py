@@ -7,7 +7,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from moetop.demo.recorded import recorded_frames
+from moetop.demo.retune import RecordedRetune
 from moetop.demo.scripted import scripted_frames
 from moetop.transport.replay import FrameTransport
 
@@ -28,8 +28,12 @@ SNAPSHOT_S = 20.0
 Frames = Iterator[dict[str, Any]]
 
 
-def transports(*, flat_out: bool = False) -> list[FrameTransport]:
-    """Both hosts: in real time and without end, or as fast as they are read up to a fixed moment."""
+def transports(retune: RecordedRetune | None = None, *, flat_out: bool = False) -> list[FrameTransport]:
+    """Both hosts: in real time and without end, or as fast as they are read up to a fixed moment.
+
+    `retune` chooses what the recorded host plays; without one it stays untuned.
+    """
+    recorded_frames = (retune or RecordedRetune()).frames
 
     def play(make: Callable[[float, float], Frames]) -> Frames:
         frames = make(NOW_T, PAST_S)

@@ -1,62 +1,115 @@
-"""The demo's real half: one H200 as it was measured, workload after workload. Invents no value."""
+"""The demo's real half: a retune of a small MoE server as it was recorded on an H200. Invents no value.
+
+Times in the data are seconds from the moment the job was made; they are shifted to where they are played.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping
+from datetime import datetime, timezone
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
-SCENES = (
-    "moe_untuned", "moe_tuned", "moe_decode_tuned", "dense_gemm", "comm_mix", "moe_few_ctas", "spin_1block", "fp32_alu",
-    "decode_gemv", "copy", "pcie_upload", "host_bound", "launch_bound", "idle_ctx",
-)  # fmt: skip
-"""Recordings in the order they are played; the first is on at the demo's present."""
+BEFORE_S = (-16.65, 3.35)
+"""Part that is repeated until somebody retunes: untuned under load."""
 
-REPEATS = 3
-"""Each recording lasts some ten seconds; a state needs a window of them to settle and an eye to see it."""
-
-LEAD_S = 10.5
-"""The first scene begins so long before the present: its window is full at once."""
+AFTER_S = (66.4, 86.4)
+"""Part that is repeated once it is retuned: the same load on tuned kernels."""
 
 NOTE = (
-    "Recorded on an H200 (700 W, driver 580.159.04, GPM): {count} workloads, each {repeats} times in a row, then from "
-    "the beginning. The values are measured; times are shifted."
+    "Recorded on an H200 (700 W, driver 580.159.04, GPM): examples/minimoe, a small MoE server in Triton that logs "
+    "like SGLang, under a steady load. The values are measured; times are shifted. r plays its recorded retune."
 )
 
+_STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 
-def load_scene(name: str) -> list[dict[str, Any]]:
-    """The frames of one packaged recording."""
-    data = (files("moetop.demo") / "data" / f"h200-{name}.jsonl.gz").read_bytes()
-    return [json.loads(line) for line in gzip.decompress(data).splitlines()]
+Frame = dict[str, Any]
 
 
-def recorded_frames(now_t: float, past_s: float) -> Iterator[dict[str, Any]]:
-    """Frames from about `past_s` before `now_t` on, without end."""
-    scenes = [load_scene(name) for name in SCENES]
-    runs = [[frame for frame in scene if frame["type"] == "gpus"] for scene in scenes]
-    lengths = [REPEATS * _length(run) for run in runs]
-    place, t = len(runs), now_t - LEAD_S
-    while place > 1 and t > now_t - past_s:
-        place -= 1
-        t -= lengths[place]
-    notes = [NOTE.format(count=len(SCENES), repeats=REPEATS)]
-    yield {**scenes[0][0], "t": t, "source": "recording", "notes": notes}
-    yield {
-        "type": "status", "t": t, "code": "no_server", "level": "info",
-        "message": "the recording holds GPU values only; no server was recorded with it",
-    }  # fmt: skip
+@cache
+def recorded_job() -> Mapping[str, Any]:
+    """The recorded job: plan, steps, output lines and proof; `recorded` is the epoch time of its zero."""
+    found: dict[str, Any] = json.loads((files("moetop.demo") / "data" / "h200-retune.jsonl").read_bytes())
+    return found
+
+
+@cache
+def recording() -> tuple[Frame, ...]:
+    """The frames of the recording, in the order of their times."""
+    data = (files("moetop.demo") / "data" / "h200-minimoe.jsonl.gz").read_bytes()
+    return tuple(json.loads(line) for line in gzip.decompress(data).splitlines())
+
+
+def part(begin_s: float, end_s: float) -> list[Frame]:
+    """Frames from `begin_s` on and before `end_s`."""
+    return [frame for frame in recording() if begin_s <= frame["t"] < end_s]
+
+
+def restamped(text: str, zero_t: float) -> str:
+    """A line with its printed times moved to where the recording's zero is `zero_t`, epoch seconds."""
+
+    def moved(match: re.Match[str]) -> str:
+        printed = datetime.strptime(match.group(1), "%Y-%m-%d %H:%M:%S").replace(tzinfo=timezone.utc)
+        t = printed.timestamp() - recorded_job()["recorded"] + zero_t
+        return "[" + datetime.fromtimestamp(t, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+    return _STAMP.sub(moved, text)
+
+
+def shifted(frame: Frame, zero_t: float) -> Frame:
+    """A frame as it would be had the recording's zero been at `zero_t`, epoch seconds."""
+    moved = {**frame, "t": round(frame["t"] + zero_t, 3)}
+    if "started" in frame:
+        moved["started"] = frame["started"] + zero_t
+    if "line" in frame:
+        moved["line"] = restamped(frame["line"], zero_t)
+    if "t" in frame.get("metrics", {}):
+        moved["metrics"] = {**frame["metrics"], "t": frame["metrics"]["t"] + zero_t}
+    if "files" in frame:
+        moved["files"] = [{**file, "mtime": file["mtime"] + zero_t} for file in frame["files"]]
+    return moved
+
+
+def opening(start_t: float) -> Iterator[Frame]:
+    """What the host says of itself and its server when it is met at `start_t`, epoch seconds."""
+    frames = [frame for frame in recording() if frame["t"] < BEFORE_S[0]]
+    for frame in frames:
+        moved = shifted(frame, start_t - frames[0]["t"])
+        if frame["type"] == "hello":
+            moved = {**moved, "source": "recording", "notes": [NOTE]}
+        yield moved
+
+
+def reopening(t: float) -> Iterator[Frame]:
+    """The untuned server and the log of its start, up to ready, as if that was at `t`, epoch seconds."""
+    lines = [frame for frame in recording() if frame["t"] < BEFORE_S[0] and frame["type"] == "log"]
+    ready = next(place for place, frame in enumerate(lines) if "ready to roll" in frame["line"])
+    match = _STAMP.match(lines[ready]["line"])
+    assert match is not None, "the packaged log prints its times"
+    printed = datetime.strptime(match.group(1), "%Y-%m-%d %H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
+    zero_t = t - (printed - recorded_job()["recorded"])
+    for frame in recording():
+        if frame["t"] < BEFORE_S[0] and frame["type"] in ("server", "inventory"):
+            yield {**shifted(frame, zero_t), "t": t}
+    for frame in lines[: ready + 1]:
+        moved = {**shifted(frame, zero_t), "t": t}
+        moved.pop("history", None)
+        yield moved
+
+
+def looped(span: tuple[float, float], begin_t: float, leave: Callable[[], bool]) -> Generator[Frame, None, float]:
+    """A part again and again from `begin_t` on, until `leave` says so; returns the time of the last frame."""
+    frames = part(*span)
+    last_t = begin_t
     while True:
-        run = runs[place % len(runs)]
-        for _ in range(REPEATS):
-            for frame in run:
-                yield {**frame, "t": round(t + frame["t"] - run[0]["t"], 3)}
-            t += _length(run)
-        place += 1
-
-
-def _length(run: list[dict[str, Any]]) -> float:
-    """Seconds a recording takes, the step to its repetition included."""
-    step = (run[-1]["t"] - run[0]["t"]) / (len(run) - 1)
-    return float(run[-1]["t"] - run[0]["t"] + step)
+        for frame in frames:
+            if leave():
+                return last_t
+            moved = shifted(frame, begin_t - span[0])
+            last_t = moved["t"]
+            yield moved
+        begin_t += span[1] - span[0]

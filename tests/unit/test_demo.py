@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
-import yaml
 
+import moetop.demo
 from moetop.cli import main
 from moetop.demo import RECORDED, SCRIPTED, transports
 from moetop.demo.fleet import NOW_T, PAST_S, SNAPSHOT_S
-from moetop.demo.recorded import SCENES, load_scene
+from moetop.demo.recorded import recording
 from moetop.demo.scripted import read_log
 from moetop.model import AnyFrame, Gpus, Hello, Log, Server
 from moetop.recording import Malformed, Unknown, decode
 
-RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
+RECORDING = Path(__file__).parents[1] / "data" / "retune" / "h200-minimoe.jsonl.gz"
+DATA = Path(moetop.demo.__file__).parent / "data"
+
+
+def known(raw: bytes) -> AnyFrame:
+    frame = decode(raw)
+    assert not isinstance(frame, (Malformed, Unknown)), raw[:200]
+    return frame
 
 
 def frames_of(name: str) -> Iterator[AnyFrame]:
     transport = next(transport for transport in transports(flat_out=True) if transport.name == name)
-    for raw in transport.open({}).lines():
-        frame = decode(raw)
-        assert not isinstance(frame, (Malformed, Unknown)), raw[:200]
-        yield frame
+    yield from map(known, transport.open({}).lines())
 
 
 @pytest.mark.parametrize(("name", "words"), [(SCRIPTED, "Scripted"), (RECORDED, "Recorded on an H200")])
@@ -48,15 +53,26 @@ def test_the_same_frames_every_time_in_the_order_of_their_times(name: str) -> No
     assert times[0] <= NOW_T - PAST_S
 
 
-def test_the_recorded_host_plays_the_recordings_unchanged() -> None:
-    assert set(SCENES) == {name.removeprefix("h200-") for name in yaml.safe_load((RECORDINGS / "expected.yaml").open())}
-    for scene in SCENES:
-        lines = (RECORDINGS / f"h200-{scene}.jsonl").read_text().splitlines()
-        assert load_scene(scene) == [json.loads(line) for line in lines]
-    played = [frame.gpus for frame in frames_of(RECORDED) if isinstance(frame, Gpus) and frame.t >= NOW_T]
-    recorded = [decode(json.dumps(frame).encode()) for frame in load_scene("moe_untuned")]
-    known = [frame.gpus for frame in recorded if isinstance(frame, Gpus)]
-    assert len(played) > 30 and all(gpus in known for gpus in played)
+def test_the_recorded_host_plays_the_recorded_values_unchanged() -> None:
+    with gzip.open(RECORDING, "rt") as lines:
+        measured = [frame["gpus"] for line in lines if (frame := json.loads(line))["type"] == "gpus"]
+    packaged = [frame["gpus"] for frame in recording() if frame["type"] == "gpus"]
+    assert packaged == measured[: len(packaged)] and len(packaged) > 100
+    played = [frame.gpus for frame in frames_of(RECORDED) if isinstance(frame, Gpus)]
+    decoded = [decode(json.dumps({"type": "gpus", "t": 0, "gpus": gpus}).encode()) for gpus in packaged]
+    recorded = [frame.gpus for frame in decoded if isinstance(frame, Gpus)]
+    assert len(played) > 300 and all(gpus in recorded for gpus in played)
+
+
+def test_what_is_packaged_is_small_and_names_no_machine() -> None:
+    sizes = [path.stat().st_size for path in DATA.iterdir()]
+    assert sum(sizes) < 200_000
+    for path in DATA.glob("h200-*"):
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+        for private in ("/work/", "127.0.0.1:2222", '"vm"', "@vm"):
+            assert private not in text, path
+        assert set(re.findall(r"GPU-[0-9a-f-]+", text)) <= {"GPU-00000000-0000-0000-0000-000000000000"}
 
 
 def test_the_scripted_host_shows_busy_gpus_at_about_55_percent_of_their_power() -> None:
@@ -106,7 +122,7 @@ def test_in_real_time_the_past_is_there_at_once_and_the_present_goes_on() -> Non
         channel = transport.open({})
         begun = time.monotonic()
         lines = channel.lines()
-        frames = [decode(raw) for raw in islice(lines, 500)]
+        frames = list(takewhile(lambda frame: frame.t < NOW_T - 1, map(known, lines)))
         assert time.monotonic() - begun < 5, "five minutes of past must not be waited for"
         assert sum(isinstance(frame, Gpus) for frame in frames) > 250
         reader = threading.Thread(target=deque, args=(lines, 0))
@@ -120,7 +136,7 @@ def test_the_snapshot_of_the_demo_gives_the_right_answer(capsysbinary: pytest.Ca
     assert main(["--demo", "--snapshot", "-", "--check"]) == 3
     snapshot = json.loads(capsysbinary.readouterr().out)
     scripted, recorded = snapshot["hosts"]
-    assert (scripted["headline"], recorded["headline"]) == ("untuned_kernels", "tensor_starved")
+    assert (scripted["headline"], recorded["headline"]) == ("untuned_kernels", "untuned_kernels")
     assert {(gpu["state"], gpu["confidence"]) for gpu in scripted["gpus"]} == {("tensor_starved", "inferred")}
     assert {(gpu["state"], gpu["confidence"]) for gpu in recorded["gpus"]} == {("tensor_starved", "measured")}
     (server,) = scripted["servers"]
@@ -132,5 +148,9 @@ def test_the_snapshot_of_the_demo_gives_the_right_answer(capsysbinary: pytest.Ca
     for word in ("0.5.9", "flashinfer_cutlass", "0.5.16", "all-reduce"):
         assert word in said
     assert "crash" not in finding["summary"]
+    (server,), (finding,) = recorded["servers"], recorded["findings"]
+    assert server["tuning"]["verdict"] == "untuned" and server["metrics"]["generation_tokens_s"] > 130_000
+    assert finding["kind"] == "untuned_kernels" and finding["confidence"] == "measured"
+    assert "E=64,N=2048,device_name=NVIDIA_H200.json" in " ".join(finding["evidence"])
     for host in (scripted, recorded):
         assert host["notes"][0].startswith(("Scripted", "Recorded"))
