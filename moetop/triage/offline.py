@@ -15,6 +15,7 @@ from typing import IO
 import msgspec
 
 from moetop.diagnose.host import PASTED_LOG, HostEvidence
+from moetop.diagnose.processes import sane
 from moetop.diagnose.words import plural
 from moetop.errors import UsageError
 from moetop.model import AnyFrame, GpuInfo, Gpus, GpuSample, Hello, Log, Server, ServerMetrics, Status
@@ -131,7 +132,7 @@ def _server_of_metrics(samples: list[PromSample]) -> Server | None:
     engine = engine_of(samples)
     if engine is None:
         return None
-    figures = ServerMetrics(**engine_metrics(samples), source=METRICS_NAME)
+    figures = sane(ServerMetrics(**engine_metrics(samples), source=METRICS_NAME))
     return Server(t=0.0, name=METRICS_NAME, engine=engine, metrics=figures)
 
 

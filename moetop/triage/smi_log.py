@@ -36,10 +36,15 @@ def parse_smi_log(text: str) -> Pasted:
     """Read everything nvidia-smi prints. Raises UsageError for CSV without a header and for text in
     which nothing is recognised."""
     lines = [line[:MAX_LINE].lstrip("\ufeff") for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    while len(lines) > 1 and not lines[-1].strip():
+        lines.pop()
     sorter = _Sorter()
     for line in lines:
         sorter.feed(line)
+    cut = sorter.mend_cut()
     blocks = sorter.finish()
+    if cut and blocks:
+        blocks[-1].notes.append(cut)
     troubles = find_troubles("\n".join(lines))
     if sorter.headless is not None and not any(b.kind == "csv" for b in blocks):
         raise UsageError(
@@ -86,6 +91,21 @@ class _Sorter:
             return is_units_line(line) or _is_cells(line)
         return self._kind == "csv" and ("," in line or _is_single(line, self._lines[0]))
 
+    def mend_cut(self) -> str | None:
+        """Fill up a last CSV row that was cut short, and say so: its GPU is there, what it read is not known."""
+        if self._kind != "csv" or len(self._lines) < 2:
+            return None
+        wanted, cells = self._lines[0].count(","), self._lines[-1].split(",")
+        whole = cells[:-1]  # the last cell may be half of what it was
+        missing = wanted + 1 - len(cells)
+        index = _index_of(self._lines[0], whole)
+        if missing <= 0 or index is None:
+            return None
+        if any(_index_of(self._lines[0], line.split(",")) == index for line in self._lines[1:-1]):
+            return None  # what was read of it before stands
+        self._lines[-1] = ",".join([*whole, *([CUT] * (missing + 1))])
+        return "the last row of the CSV is cut short: what it would have said is not known"
+
     def finish(self) -> list[Block]:
         self._close("")
         return self.blocks
@@ -102,6 +122,18 @@ class _Sorter:
         elif self._kind == "table":
             self.blocks.extend(block for block in parse_table(self._lines) if block.rows or block.driver)
         self._kind, self._lines = kind, []
+
+
+CUT = " [cut short]"
+"""In brackets, as nvidia-smi puts whatever has no value."""
+
+
+def _index_of(header: str, cells: list[str]) -> str | None:
+    """The GPU's index that a row begins with, whole or not; None where there is none."""
+    names = [name.strip().lower() for name in header.split(",")]
+    place = names.index("index") if "index" in names else len(cells)
+    index = cells[place].strip() if place < len(cells) else ""
+    return index if index.isdigit() else None
 
 
 def _is_cells(line: str) -> bool:

@@ -337,3 +337,43 @@ def test_every_printed_time_is_read(text: str) -> None:
 def test_what_is_no_time_is_none() -> None:
     assert read_time("[N/A]") is None
     assert read_time(None) is None
+
+
+# ── cut short, and numbers that cannot be ────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("cut", ["1, NVIDIA H200, 0 %\n", "1, NVIDIA H200, 10", "1, NVI"])
+def test_a_gpu_whose_only_row_is_cut_short_is_there_without_values(cut: str) -> None:
+    report = smi(f"{CSV_HEAD}\n0, NVIDIA H200, 0 %, 0 %, 75.00 W, 700.00 W\n{cut}")
+    assert [gpu.index for gpu in report.gpus] == [0, 1]
+    assert (report.gpus[1].util_gpu_pct, report.gpus[1].power_w, report.gpus[1].state) == (None, None, "unknown")
+    assert report.gpus[1].absent["power_w"] == "cut_short"
+    assert any("cut short" in note for note in report.notes)
+
+
+def test_what_was_read_of_a_gpu_before_a_row_that_is_cut_short_stands() -> None:
+    gpu = only(f"{CSV_HEAD}\n0, NVIDIA H200, 97 %, 31 %, 385.00 W, 700.00 W\n0, NVIDIA H200, 9")
+    assert (gpu.util_gpu_pct, gpu.power_w) == (97.0, 385.0)
+
+
+def of_metrics(*lines: str) -> HostReport:
+    return build_offline(metrics="\n".join(lines)).report()
+
+
+def test_a_server_whose_numbers_cannot_be_is_there_without_them() -> None:
+    report = of_metrics(
+        'vllm:num_requests_running{engine="0"} -5',
+        'vllm:num_requests_waiting{engine="0"} 1e308',
+        'vllm:num_requests_waiting{engine="1"} 1e308',
+        'vllm:kv_cache_usage_perc{engine="0"} 1e400',
+    )
+    assert [str(server.engine) for server in report.servers] == ["vllm"]
+    metrics = report.servers[0].metrics
+    assert metrics is None or (metrics.running, metrics.waiting, metrics.kv_usage_pct) == (None, None, None)
+
+
+def test_a_cache_fuller_than_full_is_not_overload() -> None:
+    report = of_metrics("vllm:num_requests_running 3.0", "vllm:kv_cache_usage_perc 3.0")
+    assert report.servers[0].metrics is not None
+    assert (report.servers[0].metrics.running, report.servers[0].metrics.kv_usage_pct) == (3.0, None)
+    assert "overloaded" not in [str(found.kind) for found in report.findings]
