@@ -194,6 +194,9 @@ def _redact(value: Any, depth: int, key: str = "") -> Any:
     if isinstance(value, list):
         if key == "argv" and all(isinstance(item, str) for item in value):
             return redact_argv(value)
+        if len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], str):
+            pair = redact_env({value[0]: value[1]})
+            return [redact_text(value[0]), pair[value[0]]]
         return [_redact(item, depth + 1) for item in value]
     if isinstance(value, (int, float)) and not abs(value) <= MAX_NUMBER:
         raise ValueError("a number out of range")

@@ -26,8 +26,9 @@ _SECRET_NAME = r"(?:(?<=[_-])|(?<![A-Za-z0-9#]))" + _SECRET_WORDS
 _QUOTE = r"\\{0,3}[\"']"
 _PLAIN_VALUE = r"(?:\*\*\*|(?:[^\s,;\"'()\[\]{}\\]|\\(?![\"'n\\]))+)"
 # An unclosed quote or bracket hides the rest of the line: too much rather than too little, and linear.
-_QUOTED_VALUE = r"(?P<q>" + _QUOTE + r")(?:(?!(?P=q)).)*(?P=q)?"
-_LIST_VALUE = r"[\[(]\s*" + _QUOTE + r"[^\])]*[\])]?"
+_BYTES = r"(?:b(?=" + _QUOTE + r"))?"
+_QUOTED_VALUE = _BYTES + r"(?P<q>" + _QUOTE + r")(?:(?!(?P=q)).)*(?P=q)?"
+_LIST_VALUE = r"[\[(]\s*" + _BYTES + _QUOTE + r"[^\])]*[\])]?"
 _VALUE = r"(?P<v>" + _LIST_VALUE + r"|" + _QUOTED_VALUE + r"|" + _PLAIN_VALUE + r")"
 # vLLM's --api-key takes several keys. Words end where a shell or a sentence would go on with something else.
 _SEVERAL = r"(?<![\w-])--?api[_-]keys?"
@@ -36,7 +37,8 @@ _QUOTED_WORD = _QUOTE + r"(?!-)[^\"'\\]*" + _QUOTE
 _ONE_WORD = re.compile(r"(?P<o>" + _QUOTE + r")[^\"'\\]*(?P<c>" + _QUOTE + r")|" + _WORD)
 _AFTER_OPTION = r"(?:" + _QUOTE + r"\s*,\s*|\s*=\s*|\s+)(?!-)"
 _KEEP = re.compile(
-    r"\\*[\"']?(?:none|null|true|false|undefined|\*{3}|str|string|optional|set|unset|not)?\\*[\"']?", re.IGNORECASE
+    r"(?:b(?=[\\\"']))?\\*[\"']?(?:none|null|true|false|undefined|\*{3}|str|string|optional|set|unset|not)?\\*[\"']?",
+    re.IGNORECASE,
 )
 _NUMBER = re.compile(r"[\s\\\"'(]*[-+]?[0-9][0-9.,_]*[kKmM%]?[\s\\\"')]*")
 
@@ -54,10 +56,10 @@ def _mask_value(match: "re.Match[str]") -> str:
         return match.group()
     start = match.start("v") - match.start()
     opening = value[0] if value[0] in "[(" else ""
-    quote = re.match(_QUOTE, value[len(opening) :].lstrip())
-    mark = quote.group() if quote else ""
+    quote = re.match(r"(b?)(" + _QUOTE + r")", value[len(opening) :].lstrip())
+    before, mark = quote.groups() if quote else ("", "")
     closing = {"[": "]", "(": ")"}.get(opening, "")
-    return match.group()[:start] + opening + mark + MASK + mark + closing
+    return match.group()[:start] + opening + before + mark + MASK + mark + closing
 
 
 def _mask_words(match: "re.Match[str]") -> str:
@@ -126,6 +128,26 @@ _RULES: Tuple[_Rule, ...] = (
     _Rule(("--token",), _compile(r"(?<![\w-])--token(?P<number>)" + _AFTER_OPTION + _VALUE), _mask_value),
     # api_key='X', "api_key": "X", API_KEY=X, password: X
     _Rule(_NAME_HINTS, _compile(_SECRET_NAME + r"(?:" + _QUOTE + r")?\s*(?:=>|[:=])\s*" + _VALUE), _mask_value),
+    # ('api_key', 'X'), [b"token", b"X"]: pairs of name and value
+    _Rule(
+        (*_NAME_HINTS, "token'", 'token"', "token\\"),
+        _compile(
+            r"[(\[]\s{0,4}"
+            + _BYTES
+            + _QUOTE
+            + r"(?:(?:\w{1,30}[_-]){0,3}"
+            + _SECRET_WORDS
+            + r"|token)"
+            + _QUOTE
+            + r"\s{0,4},\s{0,4}(?P<v>"
+            + _BYTES
+            + r"(?P<q>"
+            + _QUOTE
+            + r")(?:(?!(?P=q))[^\n]){1,1000}(?P=q))"
+            + r"(?=\s{0,4},?\s{0,4}[)\]])"
+        ),
+        _mask_value,
+    ),
     # {"name": "API_KEY", "value": "X"}, as containers' environments are printed
     _Rule(
         ("value",),
@@ -147,12 +169,12 @@ _RULES: Tuple[_Rule, ...] = (
         ),
         _mask_value,
     ),
-    # token='X' and "token": "X" only where the value is quoted or long
+    # token='X' and "token": "X" only where the value is quoted or long, or looks like no word of a vocabulary
     _Rule(
         ("token=", "token'", 'token"', "token\\"),
         _compile(
             r"(?<![A-Za-z0-9_#-])token(?P<number>)(?:" + _QUOTE + r"\s*:\s*|\s*=\s*)"
-            r"(?=" + _QUOTE + r"[^\"'\s]{8}|[^\s\"']{12})" + _VALUE
+            r"(?=" + _QUOTE + r"[^\"'\s]{8}|[^\s\"']{12}|[\w.+/-]{8})" + _VALUE
         ),
         _mask_value,
     ),

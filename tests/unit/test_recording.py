@@ -142,7 +142,14 @@ def test_secrets_are_gone_from_the_frame_and_from_the_line_that_is_recorded() ->
         "future": {"password": "geheim-6"},
     }
     log = {"type": "log", "t": 1, "source": "s", "line": "server_args=ServerArgs(api_key='geheim-7', port=1)"}
-    for content in (server, log):
+    told = (
+        {"type": "hello", "t": 1, "notes": ["cannot read: token=geheim-81", "b"]},
+        {"type": "server", "t": 1, "name": "s", "log": {"kind": "pipe", "why": "tee token=geheim-82"}},
+        {"type": "inventory", "t": 1, "server": "s", "notes": ["token=geheim-83"]},
+        {"type": "status", "t": 1, "code": "x", "message": "m", "detail": {"pairs": [["hf_token", "geheim-84"]]}},
+        {"type": "server", "t": 1, "name": "s", "notes": ["args [('secret','geheim-85')] {'api_key': b'geheim-86'}"]},
+    )
+    for content in (server, log, *told):
         frame, line = clean(json.dumps(content).encode())
         assert b"geheim" not in line
         assert b"geheim" not in encode(frame)
