@@ -96,6 +96,8 @@ class LogBook:
         """
         n = self._lines
         self._lines += 1
+        if "\0" in line:
+            line = _without_nuls(line)
         if len(line) > MAX_LINE:
             line = line[:MAX_LINE]
         if t is not None:
@@ -382,6 +384,11 @@ class LogBook:
             self._ledger.merge(entry, known)
             return
         self._finish(entry)
+
+
+def _without_nuls(line: str) -> str:
+    """UTF-16 (a log that PowerShell wrote) that was read as UTF-8: a NUL beside each letter, and a mark before all."""
+    return line[: 2 * MAX_LINE].replace("\0", "").lstrip("\ufffd\ufeff")
 
 
 def _ends_content(line: str) -> bool:

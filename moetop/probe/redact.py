@@ -203,7 +203,12 @@ _SECRET_ENV = re.compile(r"(?:\w{0,60}_)?(?:" + _SECRET_WORDS + r"|token|auth|co
 
 
 def redact_text(text: str) -> str:
-    """`text` with every secret replaced by `***`; a second run changes nothing."""
+    """`text` with every secret replaced by `***`; a second run changes nothing.
+
+    NULs go as well: between the letters of UTF-16 (a log that PowerShell wrote) they would hide a secret.
+    """
+    if "\0" in text:
+        text = text.replace("\0", "")
     low = text.lower()
     if not any(hint in low for hint in _HINTS):
         return _hide_key_body(text)

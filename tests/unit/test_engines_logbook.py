@@ -586,3 +586,11 @@ def test_feeding_in_one_go_or_with_looks_between_gives_the_same() -> None:
         book.feed(line)
         book.digest()
     assert book.digest() == whole
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16"])
+def test_a_log_in_utf_16_reads_like_any_other(encoding: str) -> None:
+    raw = "\r\n".join((SGL_ARGS, INNER, READY, DECODE)).encode(encoding)
+    digest = read(*(line.decode("utf-8", errors="replace") for line in raw.split(b"\n")))
+    assert digest.engine is not None and digest.phase is Phase.READY
+    assert digest.metrics is not None and digest.metrics.running == 12

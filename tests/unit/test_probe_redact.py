@@ -106,6 +106,12 @@ def test_evidence_stays_as_it_was(line: str) -> None:
     assert redact_text(line) == line
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_secret_in_utf_16_is_no_better_hidden(encoding: str) -> None:
+    line = f"args api_key='{KEY}' port=1".encode(encoding).decode("utf-8", errors="replace")
+    assert redact_text(line) == "args api_key='***' port=1"
+
+
 def test_what_stands_beside_a_secret_stays() -> None:
     line = f"ServerArgs(model_path='m', api_key='{KEY}', tp_size=8, moe_runner_backend='flashinfer_cutlass')"
     assert redact_text(line) == line.replace(KEY, "***")
