@@ -6,6 +6,7 @@ A line that is not a frame is a value (`Malformed`), never an exception: it came
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import queue
 import re
@@ -46,6 +47,16 @@ MAX_QUEUED_BYTES = 64 * 1024 * 1024
 
 MAX_GAP_S = 60.0
 """Longest silence of a whole recording that a replay waits through (sessions appended to one file)."""
+
+MAX_JUNK_BYTES = 256 * 1024 * 1024
+"""So many bytes without a frame, and a file is no recording, or none from there on (a small gzip file can hold as
+many as it likes)."""
+
+MAX_JUNK_LINES = 1_000_000
+"""... or so many lines that are none (judgement: a second or two of reading)."""
+
+HEAD_BYTES = 1024 * 1024
+"""Of a file so much is looked at to see whether it is text at all."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -255,18 +266,32 @@ class _Line(NamedTuple):
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """The recording's bytes, decompressed. Raises UsageError where it cannot be opened."""
+    """The recording's bytes, decompressed. Raises UsageError where it cannot be opened or can never be one."""
     try:
+        kind = path.stat().st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            raise UsageError(f"{path} is no file", "a recording is read more than once: save it in a file first")
         with path.open("rb") as probe:
-            packed = probe.read(2) == GZIP_MAGIC
+            head = probe.read(HEAD_BYTES)
+        packed = head[:2] == GZIP_MAGIC
+        if not packed and is_binary(head):
+            raise UsageError(f"{path} is not a recording: it has no lines, only binary data", _RECORDING_ADVICE)
         return cast("IO[bytes]", gzip.open(path, "rb") if packed else path.open("rb"))
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UsageError(f"cannot read the recording {path}: {why}") from error
 
 
+_RECORDING_ADVICE = "a recording has one JSON frame a line; --record makes one"
+
+
+def is_binary(head: bytes) -> bool:
+    """Whether the beginning of a file has no line and holds NULs: a device, a sparse file, an image."""
+    return b"\0" in head and b"\n" not in head and b"\r" not in head
+
+
 def _lines(source: IO[bytes]) -> Iterator[_Line]:
-    """Lines with their offsets; a cut end comes as not whole."""
+    """Lines with their offsets; runs of empty ones come as one; a cut end comes as not whole."""
     offset = 0
     while True:
         try:
@@ -274,8 +299,10 @@ def _lines(source: IO[bytes]) -> Iterator[_Line]:
             start, offset = offset, offset + len(raw)
             if not raw:
                 return
-            if len(raw) > MAX_LINE_BYTES:
-                while raw and not raw.endswith(b"\n"):
+            if raw in (b"\n", b"\r\n"):
+                offset += _skip_empty(source)
+            elif len(raw) > MAX_LINE_BYTES:
+                while raw and not raw.endswith(b"\n") and offset - start <= MAX_JUNK_BYTES:
                     raw = source.readline(MAX_LINE_BYTES)
                     offset += len(raw)
                 yield _Line(start, None, True)
@@ -284,6 +311,18 @@ def _lines(source: IO[bytes]) -> Iterator[_Line]:
             yield _Line(offset, None, False)
             return
         yield _Line(start, raw.rstrip(b"\r\n"), raw.endswith(b"\n"))
+
+
+def _skip_empty(source: IO[bytes]) -> int:
+    """Pass over line ends in bulk; how many bytes that were, at most MAX_JUNK_BYTES."""
+    buffered = cast("io.BufferedReader", source)
+    skipped = 0
+    while skipped <= MAX_JUNK_BYTES and (ahead := buffered.peek(1)):
+        empty = len(ahead) - len(ahead.lstrip(b"\r\n"))
+        skipped += len(buffered.read(empty))
+        if empty < len(ahead):
+            break
+    return skipped
 
 
 def index_recording(path: Path) -> RecordingIndex:
@@ -296,8 +335,13 @@ def index_recording(path: Path) -> RecordingIndex:
     current = path.name.removesuffix(".gz").removesuffix(".jsonl")
     seen_any = False
     newest: float | None = None
+    frame_at = junk = 0
     with open_bytes(path) as source:
         for line in _lines(source):
+            if line.offset - frame_at > MAX_JUNK_BYTES or junk > MAX_JUNK_LINES:
+                index.truncated, seen_any = True, True
+                index.skipped += 1
+                break
             if line.raw is not None and not line.raw.strip():
                 continue
             seen_any = True
@@ -306,7 +350,9 @@ def index_recording(path: Path) -> RecordingIndex:
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 index.truncated |= not line.whole
                 index.skipped += 1
+                junk += 1
                 continue
+            frame_at, junk = line.offset, 0
             if newest is not None and head.t - newest > MAX_GAP_S:
                 index.gaps.append((head.t, head.t - newest - MAX_GAP_S))
             newest = head.t if newest is None else max(newest, head.t)
@@ -318,7 +364,7 @@ def index_recording(path: Path) -> RecordingIndex:
     if not seen_any:
         raise UsageError(f"the recording {path} is empty")
     if not index.hosts:
-        raise UsageError(f"{path} is not a recording", "a recording has one JSON frame a line; --record makes one")
+        raise UsageError(f"{path} is not a recording", _RECORDING_ADVICE)
     return index
 
 

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +23,7 @@ from moetop.errors import UsageError
 from moetop.model import AnyFrame, GpuInfo, Gpus, GpuSample, Hello, Log, Server, ServerMetrics, Status
 from moetop.probe.prom import PromSample, engine_metrics, engine_of, parse_prometheus
 from moetop.probe.smi import Trouble
+from moetop.recording import HEAD_BYTES, is_binary
 from moetop.text import plain
 from moetop.transport.replay import FrameTransport
 from moetop.triage.assemble import Timeline, assemble
@@ -214,9 +217,19 @@ def _open(path: str) -> IO[bytes]:
             raise UsageError("standard input is closed", "name a file instead of -")
         return sys.stdin.buffer
     try:
+        if _is_endless(path):
+            raise UsageError(f"{path} is a device, not a file", "give a file, a pipe, or - for standard input")
         return Path(path).open("rb")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _is_endless(path: str) -> bool:
+    """Whether it is a device of which no end is to be expected; a terminal has one. Raises OSError."""
+    kind = Path(path).stat().st_mode
+    if stat.S_ISCHR(kind):
+        return not os.path.realpath(path).startswith((os.devnull, "/dev/pts/", "/dev/tty", "/dev/console"))
+    return stat.S_ISBLK(kind)
 
 
 def _open_log(path: str) -> IO[bytes]:
@@ -233,6 +246,8 @@ def _open_log(path: str) -> IO[bytes]:
         raise UsageError(f"{name} is compressed", f"zcat {shlex.quote(plain(path, 300))} | moetop --log - ...")
     if is_recording(head):
         raise UsageError(f"{name} is a recording, not a server's log", "use --replay")
+    if is_binary(head):
+        raise UsageError(f"{name} has no lines, only binary data", "is it the file that the server writes to?")
     if is_smi_output(_decoded(head)):
         raise UsageError(f"{name} looks like nvidia-smi output, not a server's log", "use --smi-log")
     return stream
@@ -246,6 +261,8 @@ def _read_text(path: str) -> str:
             raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
     if len(raw) > MAX_TEXT:
         raise UsageError(f"{path} is larger than {MAX_TEXT // 2**20} MiB", "give its last part (tail)")
+    if is_binary(raw[:HEAD_BYTES]):
+        raise UsageError(f"{path} has no lines, only binary data")
     return _decoded(raw)
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from moetop import recording
 from moetop.diagnose.host import HostEvidence
+from moetop.errors import UsageError
 from moetop.model import Gpus, Hello, HostReport, HostStatus
-from moetop.recording import MAX_GPUS, Malformed, clean, decode
+from moetop.recording import MAX_GPUS, Malformed, clean, decode, index_recording, read_frames
 from moetop.transport.replay import open_recording
 
 GOOD = {"index": 0, "util_gpu_pct": 50.0, "power_w": 300.0, "power_limit_w": 700.0}
@@ -100,3 +106,75 @@ def test_a_recording_of_which_no_sample_can_be_read_is_not_well(tmp_path: Path, 
 def test_one_good_sample_is_data(tmp_path: Path) -> None:
     report = replayed(tmp_path, b'{"type":"gpus","t":1,"gpus":{}}', line(GOOD, t=2.0))
     assert (report.status, len(report.gpus)) == (HostStatus.OK, 1)
+
+
+# ── files without end, without lines, without frames ─────────────────────────────────────────────
+
+
+@pytest.mark.timeout(30)
+def test_empty_lines_by_the_million_are_passed_over_in_bulk(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.jsonl.gz"
+    path.write_bytes(gzip.compress(line(GOOD) + b"\n" * 100_000_000 + line(GOOD, t=2.0) + b"\n", 1))
+    index = index_recording(path)
+    assert (index.skipped, [len(host.offsets) for host in index.hosts.values()]) == (0, [2])
+    assert [frame.t for frame in read_frames(path)] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("junk", [b"\n", b"x\n", b"x" * 1000, b"{}\r\n"], ids=["empty", "short", "one", "objects"])
+@pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])
+def test_so_much_without_a_frame_is_no_recording_or_its_end(
+    junk: bytes, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MAX_JUNK_BYTES", 50_000)
+    monkeypatch.setattr(recording, "MAX_JUNK_LINES", 500)
+    monkeypatch.setattr(recording, "MAX_LINE_BYTES", 1000)
+    filled = junk * (200_000 // len(junk)) + b"\n"
+    pack = gzip.compress if name.endswith(".gz") else bytes
+    path = tmp_path / name
+    path.write_bytes(pack(filled + line(GOOD) + b"\n"))
+    with pytest.raises(UsageError, match="not a recording"):
+        index_recording(path)
+    path.write_bytes(pack(line(GOOD) + b"\n" + filled + line(GOOD, t=2.0) + b"\n"))
+    index = index_recording(path)
+    assert [len(host.offsets) for host in index.hosts.values()] == [1]
+    assert index.truncated
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("option", ["--replay", "--log", "--smi-log", "--metrics"])
+def test_a_device_without_end_and_a_file_of_nuls_are_refused_in_a_sentence(option: str, tmp_path: Path) -> None:
+    hole = tmp_path / "hole"
+    with hole.open("wb") as file:
+        os.truncate(file.fileno(), 10 * 2**20)
+    for path in ("/dev/zero", str(hole)):
+        done = subprocess.run(
+            [sys.executable, "-m", "moetop", option, path, "--snapshot", "-"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=25,
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.count("\n") == 1
+        assert path in done.stderr
+
+
+def test_a_pipe_of_nuls_is_no_log() -> None:
+    command = [sys.executable, "-m", "moetop", "--log", "-", "--snapshot", "-"]
+    with Path("/dev/zero").open("rb") as zeros:
+        feeder = subprocess.Popen(["cat"], stdin=zeros, stdout=subprocess.PIPE)
+        done = subprocess.run(command, check=False, stdin=feeder.stdout, capture_output=True, text=True, timeout=25)
+        feeder.kill()
+        feeder.wait()
+    assert done.returncode == 2
+    assert "only binary data" in done.stderr
+
+
+def test_a_log_from_a_pipe_with_a_name_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.log"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "moetop", "--log", str(pipe), "--snapshot", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        pipe.write_text("[2026-02-19 01:06:58] The server is fired up and ready to roll!\n")
+        out, _ = running.communicate(timeout=25)
+    assert json.loads(out)["hosts"][0]["servers"][0]["phase"] == "ready"
