@@ -101,6 +101,9 @@ def test_a_cancelled_job_is_rolled_back_and_another_person_only_watches(
             until(other.views, "the other desk sees the job")
             (seen,) = other.views()
             assert seen.readonly and seen.state == "attached" and seen.cancel_note
+            for server in (rig.server, None):  # it is gone while its tuner runs: the job's doing, not a fault
+                assert f"a retune job holds {rig.server}" in (other.refusal("rig", server) or "")
+                assert f"{rig.server} is being retuned by" in (other.plan("rig", server).refusal or "")
             with pytest.raises(MoetopError, match="you can watch it"):
                 other.cancel(seen.id)
             until(lambda: other.views()[0].log, "the other desk follows")
