@@ -77,8 +77,7 @@ class Ledger:
         """Take in a matched record as an event of its own; `finish` collapses it once it is complete."""
         run = self._cut(rule, record, fields, n)
         self._note_engine(run, rule, record)
-        if record.unit is not None and (record.unit in self.services or len(self.services) < MAX_SERVICES):
-            self.services[record.unit] = run
+        self._note_service(run, rule, record)
         if run.start is None and run.start_text is None:
             run.start, run.start_text, run.start_clock = record.t, record.t_text, record.clock
         run.note(rule, record, fields)
@@ -233,6 +232,13 @@ class Ledger:
         if len(self.runs) > MAX_RUNS:
             del self.runs[0]
         return run
+
+    def _note_service(self, run: Run, rule: Rule, record: Record) -> None:
+        """Remember which run a service writes to, once a line shows that it is an engine's (the kernel is none)."""
+        known = record.unit in self.services
+        shows = len(rule.engines) == 1 and rule.engines[0] is run.engine and len(self.services) < MAX_SERVICES
+        if record.unit is not None and (known or shows):
+            self.services[record.unit] = run
 
     def _note_engine(self, run: Run, rule: Rule, record: Record) -> None:
         if len(rule.engines) == 1 and rule.engines[0] is not Engine.FLASHINFER:

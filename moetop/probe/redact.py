@@ -194,6 +194,7 @@ _RULES: Tuple[_Rule, ...] = (
     _Rule(("eyj",), _compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?", 0), MASK),
 )
 _HINTS = tuple(sorted({hint for rule in _RULES for hint in rule.hints}))
+_UTF_16 = re.compile(r"(?:[\x20-\x7e]\0){3}|(?:\0[\x20-\x7e]){3}")
 _KEY_BODY = re.compile(r"\s*[A-Za-z0-9+/]{64}\s*")
 _MIXED = (re.compile(r"[a-z]"), re.compile(r"[A-Z]"), re.compile(r"[0-9]"))
 
@@ -205,9 +206,9 @@ _SECRET_ENV = re.compile(r"(?:\w{0,60}_)?(?:" + _SECRET_WORDS + r"|token|auth|co
 def redact_text(text: str) -> str:
     """`text` with every secret replaced by `***`; a second run changes nothing.
 
-    NULs go as well: between the letters of UTF-16 (a log that PowerShell wrote) they would hide a secret.
+    The NULs between the letters of UTF-16 (a log that PowerShell wrote) would hide a secret: they go as well.
     """
-    if "\0" in text:
+    if "\0" in text and _UTF_16.search(text):
         text = text.replace("\0", "")
     low = text.lower()
     if not any(hint in low for hint in _HINTS):

@@ -79,6 +79,17 @@ def test_the_exit_of_the_other_container_is_the_other_runs() -> None:
     assert [run.phase for run in digest.runs] == [Phase.CRASHED, Phase.READY]
 
 
+def test_the_kernel_and_the_manager_in_one_journal_are_no_services() -> None:
+    head = "Jun 28 13:36:54 host-a "
+    lines = [f"{head}sglang[8707]: {line}" for line in SGLANG]
+    kill = f"{head}kernel: Out of memory: Killed process 9 (python3) total-vm:1kB"
+    ended = f"{head}systemd[1]: sglang.service: Main process exited, code=killed, status=9/KILL"
+    digest = read(*lines, kill, ended, *(f"{head}vllm[9000]: {line}" for line in VLLM))
+    assert [run.phase for run in digest.runs] == [Phase.CRASHED, Phase.READY]
+    (note,) = digest.notes
+    assert note.startswith("this log also holds sglang (SGLang), which is crashed")
+
+
 def test_several_nodes_of_one_engine_are_one_server() -> None:
     lines = [f"node-{node} | {line}" for line in SGLANG for node in (0, 1)]
     digest = read(*lines)
