@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moetop.diagnose import words
+from moetop.diagnose.crash_remedies import crash_remedy
 from moetop.diagnose.faults import crash_xids
 from moetop.diagnose.view import HostView
 from moetop.model import (
@@ -56,17 +57,17 @@ def _crash(view: HostView, server: ServerReport) -> Finding:
     summary = f"{server.name} crashed; the cause is not in what was read"
     remedy = ["look further up in the log for the first error"]
     if cause is not None:
-        rooted = cause.fields.get("root_cause_in_excerpt") is not False and cause.kind in ROOT_KINDS
         when = f" at {cause.t_text}" if cause.t_text else ""
         evidence.append(f"{words.LOG}{_words_of(cause)}{when}")
-        while_ = _stage(view, server, cause)
-        if rooted:
-            summary = f"{server.name} crashed{while_}: {_words_of(cause)}"
-            remedy = list(
-                _CRASH_REMEDY.get(cause.kind, ("the first error is the cause; later tracebacks are its echo",))
-            )
-        elif cause.kind is EventKind.ENGINE_START_FAILED:
-            summary = f"{server.name} failed to start: {_words_of(cause)}; the root cause stands earlier in the log"
+        if cause.kind is EventKind.ENGINE_START_FAILED:
+            summary = f"{server.name} failed to start: {_words_of(cause)}"
+            if _tells_why(cause):
+                remedy = list(crash_remedy(cause, _words_of(cause)))
+            else:
+                summary += "; the root cause stands earlier in the log"
+        elif cause.kind in ROOT_KINDS and cause.fields.get("root_cause_in_excerpt") is not False:
+            summary = f"{server.name} crashed{_stage(view, server, cause)}: {_words_of(cause)}"
+            remedy = list(crash_remedy(cause, _words_of(cause)))
         else:
             summary = f"{server.name} crashed ({cause.kind.replace('_', ' ')}); the cause is not in what was read"
     echoes = [e for e in view.run(server) if e.kind in ECHO_KINDS and (cause is None or e.line != cause.line)]
@@ -86,14 +87,10 @@ def _crash(view: HostView, server: ServerReport) -> Finding:
     )
 
 
-_CRASH_REMEDY: dict[EventKind, tuple[str, ...]] = {
-    EventKind.OOM: ("give the step that failed more memory: lower the engine's share of GPU memory, or its batch",),
-    EventKind.NCCL_TIMEOUT: (
-        "a rank did not take part: look at the other ranks and hosts first, then at the links",
-        "the hang began one time-out earlier than the record",
-    ),
-    EventKind.CRASH: ("the first error is the cause; later tracebacks and shutdown lines are its echo",),
-}
+def _tells_why(failed: LogEvent) -> bool:
+    """Whether the record of a failed start names its error itself, and does not only point further up."""
+    told = failed.fields.get("root_cause_in_excerpt")
+    return told is True or (told is None and bool(failed.fields.get("error")))
 
 
 def _stage(view: HostView, server: ServerReport, cause: LogEvent) -> str:

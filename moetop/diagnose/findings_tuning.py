@@ -164,15 +164,17 @@ def find_open_starvation(view: HostView, claimed: set[int]) -> Iterator[Finding]
         if starved is None:
             continue
         server = view.server_of(starved.indices[0])
+        tuned = server is not None and server.tuning.verdict is Verdict.TUNED
         yield Finding(
             kind=FindingKind.TENSOR_STARVED if measured else FindingKind.STARVATION_SIGNATURE,
             severity=Severity.WARNING,
             confidence=Confidence.MEASURED if measured else Confidence.INFERRED,
-            summary=starved.summary + "; the cause is open",
+            summary=starved.summary
+            + ("; its kernels are tuned, and the cause is open" if tuned else "; the cause is open"),
             gpus=starved.indices,
             server=server.name if server is not None else None,
             evidence=(*starved.evidence, *_verdict_known(server), *starved.not_known),
-            remedy=starvation_remedy(starved, cause_open=True),
+            remedy=starvation_remedy(starved, cause_open=True, tuned=tuned),
         )
 
 

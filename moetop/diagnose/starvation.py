@@ -121,16 +121,20 @@ def _ruled_out(starved: list[GpuView], server: ServerReport | None) -> list[str]
     return ruled or ["nothing further"]
 
 
-def starvation_remedy(starved: Starved, *, cause_open: bool) -> tuple[str, ...]:
-    """What to check when the cause is open, or not only the tuning."""
-    if starved.measured:
-        if not cause_open:
-            return ()
-        return ("compare with a tuned configuration of the MoE kernel, and with a larger batch",)
+def starvation_remedy(starved: Starved, *, cause_open: bool, tuned: bool = False) -> tuple[str, ...]:
+    """What to check when the cause is open, or not only the tuning. With `tuned` the tuning is in place."""
     lines = []
-    if cause_open:
+    if cause_open and tuned:
+        lines = [
+            "the tuning is in place, so the same again changes nothing: it may be a shape outside the tuned sizes, a "
+            "small batch, or other kernels than the MoE's",
+            "compare with a larger batch; a profile of one step names the kernels that take the time",
+        ]
+    elif cause_open and starved.measured:
+        lines = ["compare with a tuned configuration of the MoE kernel, and with a larger batch"]
+    elif cause_open:
         lines = ["ask the log and the request rate: untuned kernels, a small batch and slow all-reduce look alike"]
-    if starved.many:
+    if starved.many and not starved.measured:
         lines += [
             "all-reduce: which links join the GPUs, whether peer-to-peer is on (NCCL_P2P_DISABLE, NCCL_P2P_LEVEL), "
             "and whether one request at a time shows the same power",
