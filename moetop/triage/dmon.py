@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from moetop.model import GpuProcess
+from moetop.model import Gpm, GpuProcess
 from moetop.probe.smi import absent_reason
 from moetop.triage.block import Block, PastedRow
 from moetop.triage.times import read_time
@@ -26,9 +26,22 @@ COLUMNS: dict[str, tuple[str, float]] = {
     "rxpci": ("pcie_rx_mib_s", _MB_TO_MIB),
     "txpci": ("pcie_tx_mib_s", _MB_TO_MIB),
 }
+# nvidia-smi dmon --gpm-metrics 1-13 (ids in its help; the names in the header as public outputs and tools show
+# them, driver 570 to 590): name -> Gpm key. Of `gract` and the single tensor pipes nothing here makes use.
+GPM_COLUMNS: dict[str, str] = {
+    "smutil": "sm_active_pct",
+    "smocc": "sm_occupancy_pct",
+    "mmaact": "tensor_pct",
+    "dram": "dram_pct",
+    "fp64": "fp64_pct",
+    "fp32": "fp32_pct",
+    "fp16": "fp16_pct",
+    "intact": "int_pct",
+}
 POWER_VIOLATION_PCT = 50.0
 """A power violation counter at or above this stands for the power-cap reason (judgement)."""
 _POWER_BIT, _THERMAL_BIT = 0x4, 0x20
+_MOST_PCT = 100.0
 _CLOCKS = ("date", "time")
 
 
@@ -75,6 +88,9 @@ def _read_row(cells: dict[str, str]) -> PastedRow | None:
         row.values[key] = None if number is None else round(number * factor, 3)
         if number is None:
             row.absent[key] = absent_reason(text) or "unreadable"
+    gpm = _gpm_of(cells)
+    if gpm is not None:
+        row.values["gpm"] = gpm
     mask = 0
     if (_number(cells.get("pviol", "")) or 0) >= POWER_VIOLATION_PCT:
         mask |= _POWER_BIT
@@ -83,6 +99,15 @@ def _read_row(cells: dict[str, str]) -> PastedRow | None:
     if mask:
         row.values["clock_event_reasons"] = mask
     return row
+
+
+def _gpm_of(cells: dict[str, str]) -> Gpm | None:
+    """The row's GPM sample; None where it has none. One cell without a value voids all: such a pair reads the
+    others as 0."""
+    there = {key: _number(cells[name]) for name, key in GPM_COLUMNS.items() if name in cells}
+    if not there or any(value is None or value > _MOST_PCT for value in there.values()):
+        return None
+    return Gpm(**there)
 
 
 def _time_of(cells: dict[str, str]) -> float | None:

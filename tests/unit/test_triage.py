@@ -377,3 +377,25 @@ def test_a_cache_fuller_than_full_is_not_overload() -> None:
     assert report.servers[0].metrics is not None
     assert (report.servers[0].metrics.running, report.servers[0].metrics.kv_usage_pct) == (3.0, None)
     assert "overloaded" not in [str(found.kind) for found in report.findings]
+
+
+# ── GPM columns of dmon ──────────────────────────────────────────────────────────────────────────
+
+GPM_DMON = """\
+# gpu    pwr  gtemp  mtemp     sm    mem   mclk   pclk     smutil      smocc     mmaact       dram       fp32
+# Idx      W      C      C      %      %    MHz    MHz      GPM:%      GPM:%      GPM:%      GPM:%      GPM:%
+"""
+
+
+def test_gpm_columns_of_dmon_decide_the_state() -> None:
+    gpu = only(f"{GPM_DMON}    0    331     63     70    100     31   3201   1980    99    12     9    29     0\n")
+    assert gpu.gpm is not None
+    assert (gpu.gpm.sm_active_pct, gpu.gpm.sm_occupancy_pct, gpu.gpm.tensor_pct, gpu.gpm.dram_pct) == (99, 12, 9, 29)
+    assert (str(gpu.state), str(gpu.confidence)) == ("tensor_starved", "measured")
+
+
+@pytest.mark.parametrize("cells", ["-  -  -  -  -", "0  0  0  -  0", "99  12  9  2900  0"])
+def test_a_gpm_sample_with_a_hole_or_nonsense_is_none_and_never_zeros(cells: str) -> None:
+    gpu = only(f"{GPM_DMON}    0    331     63     70    100     31   3201   1980   {cells}\n")
+    assert gpu.gpm is None
+    assert str(gpu.confidence) == "inferred"
