@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from moetop.engines.logbook import LogBook
 
 KERNEL = "kernel"
+LIVE_TAIL_LINES = 20_000
+"""Lines of a log kept for the screen on a live host, about 5 MB (judgement: many hosts fit in 1 GiB)."""
+
+PASTED_TAIL_LINES = 100_000
+"""The same for a pasted log: there is only one."""
+
 MAX_BOOKS = 64
 """Logs read at a time; more sources than this on one host are a mistake or an attack."""
 
@@ -69,7 +75,8 @@ class ServerEvidence:
                 return ()
             from moetop.engines.logbook import LogBook  # its tables take longer to load than one sample
 
-            book = self.books[frame.source] = LogBook(frame.source)
+            kept = LIVE_TAIL_LINES if self.live else PASTED_TAIL_LINES
+            book = self.books[frame.source] = LogBook(frame.source, tail_lines=kept)
         self._digests.pop(frame.source, None)
         if frame.skipped or frame.counts:
             book.count(frame.counts, frame.skipped)
@@ -283,7 +290,11 @@ class ServerEvidence:
             runs=tuple(whole.runs),
             events=tuple(whole.events),
             counts=dict(whole.counts),
-            notes=(*(frame.notes if frame is not None else ()), *(inventory.notes if inventory is not None else ())),
+            notes=(
+                *(frame.notes if frame is not None else ()),
+                *(inventory.notes if inventory is not None else ()),
+                *digest.notes,
+            ),
         )
 
     def _tuning(self, name: str, digest: LogDigest, facts: ServerFacts, files: Sequence[TuningFile]) -> Tuning:
