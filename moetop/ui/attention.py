@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from moetop.model import FINDING_RANK, Calm, Finding, FindingKind, GpuReport, LinkPhase, Severity
+from moetop.model import FINDING_RANK, Calm, Finding, FindingKind, GpuReport, LinkPhase, Severity, Verdict
 from moetop.ui import fmt
 from moetop.ui.paint import clean
 from moetop.ui.scene import HostView, Scene, calm_sign, finding_key, host_words
@@ -113,7 +113,7 @@ def answers(
 def _finding_answer(host: HostView, finding: Finding, why: RetuneWhy, *, first: bool, acts: bool) -> Answer:
     sign = SEVERITY_SIGNS[finding.severity]
     keys = [("w", "why", True)] if first else []
-    if acts and finding.kind in RETUNE_HELPS:
+    if acts and retune_may_help(host, finding):
         keys.append(("r", "retune", why(host, finding.server) is None))
     text = finding.summary.removeprefix(f"{host.name} ").removeprefix(f"{host.name}: ")
     return Answer(sign.glyph, sign.role, host.name, text, finding.confidence.value, tuple(keys))
@@ -129,7 +129,15 @@ RETUNE_HELPS = frozenset(
         FindingKind.STARVATION_SIGNATURE,
     }
 )
-"""Findings beside which the retune key is named."""
+"""Findings beside which the retune key is named, unless the tuning is in place already."""
+
+
+def retune_may_help(host: HostView, finding: Finding) -> bool:
+    """Whether the retune key belongs beside a finding."""
+    if finding.kind not in RETUNE_HELPS:
+        return False
+    concerned = [one for one in host.report.servers if finding.server in (None, one.name) and not one.gone]
+    return not concerned or any(one.tuning.verdict is not Verdict.TUNED for one in concerned)
 
 
 def _calm_answer(scene: Scene, kind: str = "recording") -> Answer:

@@ -13,22 +13,29 @@ from textual.strip import Strip
 from moetop.errors import UsageError
 from moetop.model import (
     Calm,
+    Confidence,
     EventKind,
     EventSeverity,
+    Finding,
     FindingKind,
     GpuState,
+    HostReport,
     Limit,
+    Link,
     LinkPhase,
     Phase,
+    ServerReport,
     Severity,
+    Tuning,
     Verdict,
 )
 from moetop.ui import fmt, keys, words
+from moetop.ui.attention import retune_may_help
 from moetop.ui.gather import gather
 from moetop.ui.loglines import LogLines
 from moetop.ui.paint import AsciiOnly, Colourless, Paint, Row, changed_span, fit
 from moetop.ui.rows import SORTS, build_rows, parse_filter
-from moetop.ui.scene import Scene
+from moetop.ui.scene import HostView, Scene
 from moetop.ui.theme import builtin_themes
 from tests.ui import scenes
 
@@ -308,3 +315,13 @@ def test_files_written_by_keys_end_once_and_are_told_with_their_whole_path(
         path = Path(actions.write_text(name, "words"))
         assert path.parent == tmp_path and path.read_text() == "words"
         assert path.name.startswith(begin) and path.name.endswith(end) and path.name.count(".txt") <= 1
+
+
+def test_the_retune_key_is_not_named_beside_tuned_kernels() -> None:
+    finding = Finding(
+        kind=FindingKind.TENSOR_STARVED, severity=Severity.WARNING, confidence=Confidence.MEASURED, summary="starved"
+    )
+    for verdict, helps in ((Verdict.TUNED, False), (Verdict.UNTUNED, True), (Verdict.UNKNOWN, True)):
+        server = ServerReport(name="s", tuning=Tuning(verdict=verdict))
+        view = HostView("h", HostReport(name="h", headline="tensor_starved", servers=(server,)), Link())
+        assert retune_may_help(view, finding) is helps

@@ -47,5 +47,5 @@ def play(path: Path, speed: float, *, looking: bool = False) -> HostReport:
 def test_speed_and_looking_change_nothing(path: Path) -> None:
     flat_out = play(path, 0.0)
     assert flat_out.gpus[0].state != "unknown"
-    assert play(path, 200.0) == flat_out
-    assert play(path, 300.0, looking=True) == flat_out
+    assert play(path, 400.0) == flat_out
+    assert play(path, 400.0, looking=True) == flat_out

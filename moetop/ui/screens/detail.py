@@ -11,7 +11,7 @@ from textual.widget import Widget
 from moetop.history import GpuHistory, ServerHistory
 from moetop.model import Finding, GpuReport
 from moetop.ui import fmt, keys, pages
-from moetop.ui.attention import RETUNE_HELPS
+from moetop.ui.attention import retune_may_help
 from moetop.ui.charts import Line, TimeAxis, time_chart
 from moetop.ui.paint import clean
 from moetop.ui.scene import HostView
@@ -97,7 +97,7 @@ class DetailScreen(MoeScreen):
         return page + pages.link_page(host, self.scene.t, width)
 
     def _retune_word(self, host: HostView, finding: Finding) -> str | None:
-        if finding.kind not in RETUNE_HELPS:
+        if not retune_may_help(host, finding):
             return None
         why = self.retune_why(host, finding.server)
         return pages.RETUNE_WORD if why is None else f"r: retune cannot be started here: {why}"
