@@ -25,16 +25,17 @@ system:
 	@tests/rig/install-system.sh
 
 test: $(STAMP) system lint
-	$(BIN)/pytest -n 4 -m "not slow and not gpu and not faults"
+	$(BIN)/pytest -n 4 -m "not slow and not faults"
 
 test-slow: $(STAMP) system
-	$(BIN)/pytest -m "slow and not gpu and not faults"
+	$(BIN)/pytest -m "slow and not faults"
 
 faults: $(STAMP) system
 	$(BIN)/python -m tests.faults
 
-test-gpu: $(STAMP)
-	$(BIN)/pytest -m gpu
+test-gpu:
+	bash tests/gpu/first_look.sh
+	bash tests/gpu/retune_loop.sh
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench
