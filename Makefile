@@ -32,6 +32,7 @@ test-slow: $(STAMP) system
 
 faults: $(STAMP) system
 	$(BIN)/python -m tests.faults
+	$(BIN)/pytest -n 2 tests/rig/test_retune_faults.py tests/rig/test_retune_loop.py tests/rig/test_retune_operators.py
 
 test-gpu:
 	bash tests/gpu/first_look.sh
