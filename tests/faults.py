@@ -20,7 +20,7 @@ def named_tests() -> list[tuple[str, str]]:
 def main() -> int:
     """Exit status of pytest."""
     names = [f"{file}::{test}" for file, test in named_tests()]
-    command = [sys.executable, "-m", "pytest", "-m", "not gpu", "-p", "no:xdist", "-v", *names, *sys.argv[1:]]
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-v", *names, *sys.argv[1:]]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
