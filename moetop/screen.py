@@ -13,17 +13,11 @@ from moetop.config import Config
 from moetop.errors import ExitCode, UsageError
 from moetop.export.output import open_output, replace_file
 from moetop.jobdesk import JobDesk
+from moetop.places import state_folder
 from moetop.reload import Reloader
 from moetop.session import Session
 from moetop.ui.app import run
 from moetop.ui.feed import JobView, NoActions, Playback, RetunePlan
-
-
-def state_folder() -> Path:
-    """Where files go that a key wrote when the working folder cannot be written; created on demand."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()) / "moetop"
-
 
 TEXT_SUFFIXES = ("txt", "log")
 """Endings of a name that stay its file's ending."""
@@ -129,7 +123,7 @@ class SessionActions(NoActions):
 
     def write_snapshot(self) -> str:
         path = _free_path("moetop", "json")
-        open_output(str(path), "json").write(self._session.watch.snapshot(time.time()))
+        open_output(str(path), "json").write(self._session.watch.snapshot(self._session.taken_at()))
         return str(path)
 
     def write_picture(self, svg: str) -> str:

@@ -141,8 +141,3 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
             if not server.gone and any(g.index == index for g in self.gpus_of(server)):
                 return server
         return None
-
-
-def gpu_word(gpu: GpuView) -> str:
-    """`GPU 3 (NVIDIA H200)`."""
-    return f"GPU {gpu.index}" + (f" ({gpu.report.name})" if gpu.report.name else "")

@@ -200,10 +200,6 @@ class QueryReader:
     def __init__(self, columns: "Optional[List[str]]" = None) -> None:
         self._columns: List[Tuple[str, str]] = [_column_name(cell) for cell in columns or []]
 
-    @property
-    def has_columns(self) -> bool:
-        return bool(self._columns)
-
     def feed(self, line: str) -> Optional[Row]:
         """The row of this line, or None for a header, foreign text, or a line cut short."""
         line = line.strip().lstrip("\ufeff")

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from moetop.errors import UsageError
+from moetop.places import state_folder
 
 
 def operator() -> str:
@@ -24,9 +25,7 @@ def operator() -> str:
 
 def log_path() -> Path:
     """The file; its folder is made private."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    home = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    folder = home / "moetop"
+    folder = state_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder / "actions.jsonl"
 

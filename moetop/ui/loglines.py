@@ -235,10 +235,6 @@ class LogLines:
         """To the end, and follow."""
         self.go(len(self.shown) - 1)
 
-    def go_n(self, n: int) -> None:
-        """Put the cursor on the line numbered `n`, or the next one shown."""
-        self.go(bisect_left(self.shown, n, key=lambda line: line.n))
-
     def set_filter(self, text: str, tail: Sequence[LogLine]) -> None:
         """Show only lines that pass."""
         self.filter_text = text.strip()

@@ -14,7 +14,7 @@ from moetop.model import (
 )
 from moetop.ui import fmt
 from moetop.ui.paint import clean
-from moetop.ui.scene import HostView, gpu_sign, host_sign, host_words, no_server_words
+from moetop.ui.scene import HostView, gpu_sign, host_words, no_server_words
 from moetop.ui.words import (
     CONFIDENCE_WORDS,
     FINDING_TITLES,
@@ -333,9 +333,3 @@ def sign_legend(entries: Iterable[tuple[str, str, str, str]]) -> Page:
 def severity_order(finding: Finding) -> int:
     """Critical first."""
     return [Severity.CRITICAL, Severity.WARNING, Severity.INFO].index(finding.severity)
-
-
-def host_title(host: HostView) -> list[tuple[str, str]]:
-    """Name and state of a host in a line."""
-    sign = host_sign(host)
-    return [(clean(host.name, 80), "text!"), (f"   {sign.glyph} {sign.word}", sign.role)]

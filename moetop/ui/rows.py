@@ -10,7 +10,7 @@ from moetop.errors import UsageError
 from moetop.model import FINDING_RANK, Confidence, GpuReport, GpuState
 from moetop.ui import fmt
 from moetop.ui.scene import HostView, Scene, gpu_sign, host_sign
-from moetop.ui.words import STATE_ORDER, STATE_SIGNS
+from moetop.ui.words import STATE_ORDER
 
 
 @dataclass(frozen=True)
@@ -177,8 +177,3 @@ def build_rows(
         if not is_folded:
             rows.extend(TableRow(host, gpu) for gpu in _sorted_gpus(passing, sort))
     return rows
-
-
-def state_names() -> list[str]:
-    """Words that `state:` knows, for completion."""
-    return [sign.word for sign in STATE_SIGNS.values()]

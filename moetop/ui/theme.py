@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import yaml
 from textual.theme import Theme as TextualTheme
 
 from moetop.errors import UsageError
+from moetop.places import config_folder
 
 ROLES: dict[str, str] = {
     "background": "ground of the screen",
@@ -183,8 +183,7 @@ def _read_builtin_themes() -> dict[str, Theme]:
 
 def user_folder() -> Path:
     """Where the user's own themes lie."""
-    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(base).expanduser() / "moetop" / "themes"
+    return config_folder() / "themes"
 
 
 def load_themes(folders: Iterable[Path] | None = None) -> tuple[dict[str, Theme], list[ThemeError]]:
