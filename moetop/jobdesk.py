@@ -97,7 +97,7 @@ class JobDesk:
 
     def refusal(self, host: str, server: str | None) -> str | None:
         """Why nothing can be started on `server` of `host` now; None where a plan can be asked for."""
-        if not self._session.dated:
+        if self._session.kind != "live":
             return "this is a recording, the demo or pasted text: there is no server to act on"
         if self._given.readonly:
             return READONLY
@@ -138,7 +138,7 @@ class JobDesk:
         """Jobs started here and those last seen on the hosts, newest first."""
         with self._lock:
             due = time.monotonic() - self._listed_at > self._list_s
-            begins = self._session.dated and due and not self._listing and not self._over.is_set()
+            begins = self._session.kind == "live" and due and not self._listing and not self._over.is_set()
             self._listing |= begins
             views = [job.view for job in self._jobs.values()]
         if begins:

@@ -53,7 +53,6 @@ class Session:
     watch: Watch
     fleet: Fleet
     flat_out: bool = False
-    dated: bool = True
     kind: Kind = "live"
     recorder: Recorder | None = None
     notes: tuple[str, ...] = ()
@@ -260,7 +259,7 @@ def _assemble(
     for transport in transports:
         watch.expect(transport.name)
     fleet = Fleet(transports, watch, ProbeOptions(), per_host=per_host)
-    return Session(watch, fleet, flat_out=flat_out, dated=live, kind=kind, recorder=recorder, transports=transports)
+    return Session(watch, fleet, flat_out=flat_out, kind=kind, recorder=recorder, transports=transports)
 
 
 def run_retune(args: argparse.Namespace, config: Config) -> ExitCode:
