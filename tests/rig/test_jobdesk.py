@@ -101,7 +101,8 @@ def test_a_cancelled_job_is_rolled_back_and_another_person_only_watches(
             until(other.views, "the other desk sees the job")
             (seen,) = other.views()
             assert seen.readonly and seen.state == "attached" and seen.cancel_note
-            for server in (rig.server, None):  # it is gone while its tuner runs: the job's doing, not a fault
+            alone = len(session.watch.report("rig").servers) == 1  # tests beside this one run servers of their own
+            for server in (rig.server, None) if alone else (rig.server,):  # gone while its tuner runs: the job's doing
                 told = f"a retune job holds {rig.server}"  # from the newest report, which may be a moment behind
                 until(lambda told=told, server=server: told in (other.refusal("rig", server) or ""), "it is told", 10.0)
                 assert f"{rig.server} is being retuned by" in (other.plan("rig", server).refusal or "")
