@@ -31,8 +31,7 @@ def farm(hosts: int, gpus: int) -> Iterator[Farm]:
         client = Client(folder / "client")
         # -I -S: the far side must cost next to nothing
         command = f"{sys.executable} -I -S {bench_frames.__file__} {gpus}"
-        # a HOME of its own: the shell must not read what this user has in .bashrc
-        lines = ["MaxStartups 400", f"ForceCommand {command}", f"SetEnv HOME={folder}"]
+        lines = ["MaxStartups 400", f"ForceCommand {command}"]
         sshds = [Sshd(folder / f"sshd{number}", *lines, listen="0.0.0.0") for number in range(min(SSHDS, hosts))]
         try:
             entries = []

@@ -32,8 +32,7 @@ def figures() -> list[Figure]:
         folder = Path(name)
         scenario = Scenario(folder / "nvml.scenario", build_library())
         client = Client(folder / "client")
-        given = " ".join(f"{key}={value}" for key, value in scenario.environment.items())
-        sshd = Sshd(folder / "sshd", f"SetEnv {given}").start()
+        sshd = Sshd(folder / "sshd", env=scenario.environment).start()
         client.admit(sshd)
         try:
             return _measure(client, sshd)

@@ -136,8 +136,7 @@ def moetop(client: Client, tmp_path: Path) -> Iterator[Moetop]:
 @pytest.fixture
 def gpu_host(make_sshd: Callable[..., Sshd], client: Client, scenario: Scenario) -> Sshd:
     """An sshd whose sessions find the stand-in driver."""
-    carried = " ".join(f"{name}={value}" for name, value in scenario.environment.items())
-    server = make_sshd(f"SetEnv {carried}")
+    server = make_sshd(env=scenario.environment)
     client.admit(server)
     return server
 

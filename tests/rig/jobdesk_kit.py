@@ -76,7 +76,7 @@ def watched(
         monkeypatch.setitem(recipes.DEFAULT_TIMEOUTS, name, QUICK[name])
     rig = WatchedRig(tmp_path, monkeypatch)
     carried = {**scenario.environment, "PATH": os.environ["PATH"], "XDG_STATE_HOME": str(rig.state)}
-    sshd = make_sshd("SetEnv " + " ".join(f"{name}={value}" for name, value in carried.items()))
+    sshd = make_sshd(env=carried)
     client.admit(sshd)
     monkeypatch.setenv("MOETOP_SSH_CONFIG", str(client.config))
     path = tmp_path / "moetop.yaml"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -67,7 +67,7 @@ def is_running(pid: int) -> bool:
 
 
 class Sshd:
-    """One sshd. `lines` are further lines of its configuration."""
+    """One sshd. `lines` are further lines of its configuration, `env` more variables of its sessions."""
 
     def __init__(
         self,
@@ -76,8 +76,12 @@ class Sshd:
         port: int | None = None,
         host_keys: tuple[str, ...] = ("ed25519",),
         listen: str = "127.0.0.1",
+        env: Mapping[str, str] | None = None,
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        # A HOME of its own: the login shell would read what this user has in .bashrc, and a version manager
+        # there leaves a lock behind when a test kills it, at which every later login waits a minute.
+        (folder / "home").mkdir(parents=True, exist_ok=True)
+        self.env = {"HOME": str(folder / "home"), **(env or {})}
         self.folder = folder
         self.port = port or free_port()
         self.lines = lines
@@ -98,6 +102,7 @@ class Sshd:
             "\n".join(
                 [
                     *self.lines,
+                    "SetEnv " + " ".join(f"{name}={value}" for name, value in self.env.items()),
                     f"Port {self.port}",
                     f"ListenAddress {self.listen}",
                     *[f"HostKey {path}" for path in self.host_keys.values()],

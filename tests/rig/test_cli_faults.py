@@ -72,10 +72,9 @@ def test_every_way_not_to_reach_a_host_is_one_sentence_with_what_to_do_and_exit_
 def test_a_python_too_old_is_named_and_a_banner_of_the_login_shell_does_no_harm(
     make_sshd: Callable[..., Sshd], client: Client, moetop: Moetop, scenario: Scenario
 ) -> None:
-    carried = " ".join(f"{name}={value}" for name, value in scenario.environment.items())
     old = make_sshd("ForceCommand echo Welcome to the cluster; echo MOETOP-OLD 3.6")
     chatty = make_sshd(
-        """ForceCommand printf 'Welcome\\nto the cluster> '; eval "$SSH_ORIGINAL_COMMAND" """, f"SetEnv {carried}"
+        """ForceCommand printf 'Welcome\\nto the cluster> '; eval "$SSH_ORIGINAL_COMMAND" """, env=scenario.environment
     )
     for server in (old, chatty):
         client.admit(server)
@@ -157,7 +156,9 @@ def test_an_nvidia_smi_that_hangs_is_said(
     program = folder / "nvidia-smi"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E {folder}/smi.py "$@"\n')
     program.chmod(0o755)
-    server = make_sshd(f"SetEnv PATH={folder}:{Path(sys.executable).parent}:/usr/bin:/bin LD_LIBRARY_PATH={folder}")
+    server = make_sshd(
+        env={"PATH": f"{folder}:{Path(sys.executable).parent}:/usr/bin:/bin", "LD_LIBRARY_PATH": str(folder)}
+    )
     client.admit(server)
     said = moetop("--host", place(server), "--snapshot", "-", *FAST)
     assert said.code == 4

@@ -325,7 +325,7 @@ def test_a_host_whose_clock_is_set_stays_watched_and_no_finding_comes_of_it(
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(STEPPED_CLOCK)
     carried = {**scenario.environment, "PYTHONPATH": str(tmp_path / "site"), "RIG_CLOCK": str(clock)}
-    server = make_sshd("SetEnv " + " ".join(f"{name}={value}" for name, value in carried.items()))
+    server = make_sshd(env=carried)
     client.admit(server)
     record = tmp_path / "r.jsonl"
     process = moetop.start(

@@ -289,7 +289,7 @@ def test_a_full_disk_is_refused_before_and_survived_in_the_middle(rig):
 @pytest.mark.parametrize("step", [slow("baseline"), slow("stop"), "tune", slow("ready"), slow("verify")])
 def test_a_link_that_is_cut_at_any_step_does_not_stop_the_job(rig, make_sshd, client, step):
     """Over a real sshd: its sessions are killed, moetop comes back on a new connection and finds the end."""
-    sshd = make_sshd(f"SetEnv XDG_STATE_HOME={rig.state} PATH={os.environ['PATH']}")
+    sshd = make_sshd(env={"XDG_STATE_HOME": str(rig.state), "PATH": os.environ["PATH"]})
     client.admit(sshd)
     rig.tune_fault("slow")
     rig.start()

@@ -104,8 +104,7 @@ def locked(
     scenario: Scenario,
 ) -> Iterator[tuple[Session, SessionActions]]:
     """A session with a host that takes one key, which wants a passphrase."""
-    carried = " ".join(f"{name}={value}" for name, value in scenario.environment.items())
-    sshd = make_sshd(f"SetEnv {carried}")
+    sshd = make_sshd(env=scenario.environment)
     key = keygen(tmp_path / "locked_key", passphrase=PASSPHRASE)
     client.admit(sshd, key)
     client.configure("", identity=f"IdentityFile {key}")

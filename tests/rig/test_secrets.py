@@ -60,8 +60,7 @@ def planted_host(
     until(lambda: "ready to roll" in log.read_text())
     with log.open("a") as out:
         out.writelines(f"{line}\n" for line in LOG_LINES)
-    carried = " ".join(f"{name}={value}" for name, value in scenario.environment.items())
-    sshd = make_sshd(f"SetEnv {carried}")
+    sshd = make_sshd(env=scenario.environment)
     client.admit(sshd)
     yield sshd, log
     os.killpg(server.pid, signal.SIGKILL)

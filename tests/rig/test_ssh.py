@@ -495,7 +495,7 @@ def test_without_python_nvidia_smi_is_read_and_the_screen_is_told(
     smi.parent.mkdir()
     smi.write_text(SMI)
     smi.chmod(0o755)
-    server = make_sshd(f"SetEnv PATH={smi.parent}:/usr/bin:/bin")
+    server = make_sshd(env={"PATH": f"{smi.parent}:/usr/bin:/bin"})
     client.admit(server)
     transport = to(client.target(server, python="python3-nowhere"))
     channel = transport.open(FAST)
