@@ -123,6 +123,10 @@ def _history(start_t: float, now_t: float) -> Iterator[dict[str, Any]]:
         "type": "status", "t": now_t - 1, "code": "scan_done", "level": "info", "source": SOURCE,
         "message": f"{LOG_PATH} was searched from its beginning",
     }  # fmt: skip
+    yield {
+        "type": "status", "t": now_t - 1, "code": "log_read", "level": "info", "source": SOURCE,
+        "message": "what the log held is read",
+    }  # fmt: skip
 
 
 def _traffic(now_t: float) -> Iterator[dict[str, Any]]:

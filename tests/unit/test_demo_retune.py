@@ -152,7 +152,7 @@ def session() -> Iterator[Session]:
     with made.running():
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            if all(made.watch.report(name).servers for name in (SCRIPTED, RECORDED)):
+            if all(made.watch.is_searched(name) and made.watch.report(name).servers for name in (SCRIPTED, RECORDED)):
                 break
             time.sleep(0.05)
         yield made

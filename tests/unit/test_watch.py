@@ -31,10 +31,12 @@ from moetop.model import (
 )
 from moetop.transport.base import ProbeOptions
 from moetop.transport.replay import FrameTransport
-from moetop.watch import RECENT_EVENTS, RESUME_S, Watch
+from moetop.watch import READING_S, RECENT_EVENTS, RESUME_S, Watch
 from tests.unit.test_cases import LOADED
 
 ROOT = Path(__file__).parents[2]
+CRASH = "Received sigquit from a child process. It usually means the child failed."
+BEGUN = "[2026-02-19 01:05:00] server_args=ServerArgs(model_path='/m', port=8000)"
 READY = "[2026-02-19 01:06:12] The server is fired up and ready to roll!"
 START = 1_800_000_000.0
 
@@ -293,6 +295,28 @@ def test_searched_means_that_the_log_of_every_server_was_read(watch: Watch) -> N
     assert watch.is_searched("a")
     put(watch, "b", Status(t=0.0, code="no_server", message=""))
     assert watch.is_searched("b")
+
+
+def test_half_a_logs_past_is_not_told_as_the_present(watch: Watch, clock: Clock) -> None:
+    """The scan of an existing log begins with its oldest run, which may have crashed."""
+    said = Server(t=START, name="sglang:8000", source="/log", pid=7)
+    put(watch, "a", hello(START), gpus(START), said, gpus(START + 1))
+    before = watch.report("a")
+    crashed = Log(t=START, source="/log", line="[2026-02-19 01:00:00] " + CRASH, history=True)
+    put(watch, "a", crashed, gpus(START + 1.2))
+    assert watch.report("a") == before and not watch.report("a").findings
+    put(watch, "a", *(Log(t=START, source="/log", line=line, history=True) for line in (BEGUN, READY)))
+    put(watch, "a", Status(t=START, code="log_read", message="read", source="/log"))
+    assert [server.phase for server in watch.report("a").servers] == ["ready"]
+
+
+def test_a_past_whose_end_is_never_said_is_told_all_the_same(watch: Watch, clock: Clock) -> None:
+    put(watch, "a", hello(START), gpus(START), Server(t=START, name="sglang:8000", source="/log", pid=7))
+    assert [server.phase for server in watch.report("a").servers] == ["unknown"]
+    put(watch, "a", Log(t=START, source="/log", line=READY, history=True))
+    assert [server.phase for server in watch.report("a").servers] == ["unknown"]
+    clock.now += READING_S
+    assert [server.phase for server in watch.report("a").servers] == ["ready"]
 
 
 def test_silent_hosts_are_given_up_with_the_reason_and_others_are_left_alone(watch: Watch) -> None:
