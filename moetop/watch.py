@@ -238,7 +238,7 @@ class Watch:
             return entry.report
 
     def _is_reading(self, entry: _Host, now: float) -> bool:
-        """Whether a log's past is coming in right now: its first half tells of an older run as if it were the newest."""
+        """Whether a log's past is coming in right now: its first half would tell of an older run as the newest."""
         return self.live and entry.reading is not None and 0 <= now - entry.reading[1] < READING_S
 
     def _keep_metrics(self, entry: _Host) -> None:
