@@ -34,9 +34,9 @@ def moving_app(hosts: int, gpus: int) -> None:
     from moetop.history import GpuHistory
     from moetop.model import GpuSample
     from moetop.ui.app import run
-    from tests.ui import scenes
+    from tests.ui import scenes, stand_ins
 
-    scenes.NOW = time.time()
+    scenes.NOW = stand_ins.NOW = time.time()
     feed = scenes.big_fleet(hosts, gpus) if hosts else scenes.connecting()
     for key, history in list(feed.histories.items()):
         full = GpuHistory()
