@@ -49,6 +49,12 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, "try moetop --help")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help and version; argparse would pass over in silence that they cannot be written."""
+        from moetop.stdout import print_text
+
+        print_text(message)
+
     def parse_whole(self, argv: Sequence[str] | None) -> argparse.Namespace:
         """The arguments. Raises UsageError with what was probably meant where one is not known."""
         args, unknown = self.parse_known_args(argv)
@@ -316,26 +322,26 @@ def _say(text: str) -> None:
 
 
 def _end_after_closed_pipe() -> ExitCode:
-    """The reader went away: that is a normal end; keep the interpreter from complaining at exit."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            os.dup2(devnull, stream.fileno())
-        except (AttributeError, OSError, ValueError):
-            continue
+    """The reader went away: that is a normal end."""
+    from moetop.stdout import give_up
+
+    give_up([sys.stdout, sys.stderr])
     return ExitCode.OK
 
 
 def _flushed(code: int) -> int:
-    """`code`, once everything printed is out. Raises UsageError where it cannot be written."""
+    """`code`, once everything printed is out. Raises UsageError where it cannot be written and `code` is 0."""
     if sys.stdout is not None:
         try:
             sys.stdout.flush()
         except BrokenPipeError:
             raise
         except OSError as error:
-            _end_after_closed_pipe()
-            raise UsageError(f"standard output cannot be written: {error.strerror}") from None
+            from moetop.stdout import unwritable_stdout
+
+            fault = unwritable_stdout(error)
+            if code == ExitCode.OK:
+                raise fault from None
     return code
 
 

@@ -165,8 +165,8 @@ def _settings_words(config: Config) -> dict[str, str]:
 
 def run_doctor(config: Config) -> ExitCode:
     """Check every host of `config` and print a line a step. 4 when a host cannot be watched."""
-    from moetop.export.output import print_text
     from moetop.session import live_session, local_host
+    from moetop.stdout import print_text
 
     config = config if config.hosts else replace(config, hosts=(local_host(config),))
     session = live_session(config, window_s=1.0)

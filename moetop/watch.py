@@ -48,6 +48,8 @@ after three seconds of silence, which is told; a screen looks several times a se
 RESUME_S = 3.0
 """Afterwards hosts are judged at their own newest sample for so long, until they are heard again."""
 
+NO_SAMPLE = "its GPUs were named and not one sample of them came"
+
 FEWEST_TO_COMPARE = 3
 """A host that differs from its peers needs two that agree."""
 
@@ -336,12 +338,18 @@ class Watch:
         return self._entry(host).link.phase is LinkPhase.FINISHED
 
     def give_up_on_silent(self) -> None:
-        """Call hosts that never sent a sample lost, with the reason, before a last report."""
+        """Before a last report: hosts that never answered are lost, of those that named GPUs and sent no sample of
+        them there is no data. One that named none was watched for what it has (a log alone)."""
         with self._changed:
             for name, entry in self._hosts.items():
-                if entry.first_t is None and entry.link.phase is LinkPhase.CONNECTING:
+                if entry.first_t is not None or any(status.fatal for status in entry.statuses.values()):
+                    continue
+                if entry.link.phase is LinkPhase.CONNECTING:
                     reason = entry.link.reason or "no answer in time"
                     self.link(name, Link(phase=LinkPhase.LOST, code="timeout", reason=reason))
+                elif entry.hello is not None and entry.hello.gpus and entry.link.phase is not LinkPhase.LOST:
+                    entry.evidence.apply(Status(t=entry.hello.t, code="no_sample", message=NO_SAMPLE, fatal=True))
+                    entry.dirty = True
 
     def is_sampled(self, host: str, span_s: float) -> bool:
         """Whether samples of `host` span `span_s` seconds, or none will ever come."""

@@ -31,6 +31,7 @@ NO_DATA_CODES: dict[str, tuple[str, tuple[str, ...]]] = {
         "the recording's frames cannot be read",
         ("see who wrote it: docs/recording.md says what a frame is",),
     ),
+    "no_sample": ("no sample of its GPUs came", ("watch or record it for longer",)),
     "stuck_gpu": (
         "the driver's calls do not come back",
         ("the driver hangs: look at the kernel log", words.COMMAND + "dmesg -T | grep -i nvrm | tail"),

@@ -12,6 +12,7 @@ from typing import BinaryIO, Protocol
 
 from moetop.errors import UsageError
 from moetop.model import Snapshot
+from moetop.stdout import unwritable_stdout
 from moetop.text import plain
 
 FORMATS = ("json", "csv", "md", "svg")
@@ -62,7 +63,7 @@ class _Stream:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise UsageError(f"standard output cannot be written: {error.strerror}") from None
+            raise unwritable_stdout(error) from None
 
     def write(self, snapshot: Snapshot) -> None:
         self._put(self._write(snapshot))
@@ -113,20 +114,6 @@ class _Device:
 
     def write_line(self, snapshot: Snapshot) -> None:
         self._opened().write_line(snapshot)
-
-
-def print_text(text: str) -> None:
-    """Write `text` to standard output. Raises UsageError where that is closed or full, BrokenPipeError where the
-    reader left."""
-    if sys.stdout is None or sys.stdout.closed:
-        raise UsageError("standard output is closed")
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise UsageError(f"standard output cannot be written: {error.strerror}") from None
 
 
 def unwritable(path: Path, error: OSError) -> UsageError:

@@ -27,6 +27,7 @@ from moetop.retune.types import (
     Refusal,
     StepState,
 )
+from moetop.stdout import print_text
 from moetop.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -73,6 +74,10 @@ class Call:
         """Progress for people goes to standard error; results go to standard output."""
         print(text, file=self.err, flush=True)
 
+    def write(self, text: str) -> None:
+        """A result. Raises UsageError where standard output is closed or full."""
+        print_text(text, self.out)
+
 
 def run_on(call: Call) -> ExitCode:
     """Retune one server, or attach to the job that runs. Raises MoetopError where that is not possible."""
@@ -92,7 +97,7 @@ def run_on(call: Call) -> ExitCode:
     if plan.refused:
         return _show_refused(call, plan)
     if call.dry_run:
-        call.out.write(plan.to_json() if call.as_json else plan.to_text())
+        call.write(plan.to_json() if call.as_json else plan.to_text())
         return ExitCode.OK
     if call.readonly:
         raise jobs.RetuneRefused("moetop was started with --readonly")
@@ -115,7 +120,7 @@ def window_of(plan: Plan, window_s: float) -> float:
 def _show_refused(call: Call, plan: Plan) -> ExitCode:
     """The reasons on standard output, the first also as the one line of the error."""
     if call.dry_run:
-        call.out.write(plan.to_json() if call.as_json else plan.to_text())
+        call.write(plan.to_json() if call.as_json else plan.to_text())
         return ExitCode.REFUSED
     actions.record(call.host, f"retune {plan.server}", f"refused: {plan.refusals[0].text}")
     call.err.write(plan.to_text())
@@ -285,15 +290,15 @@ def _end(call: Call, ref: JobRef, state: JobState, before: proof.Window | None) 
     except MoetopError as error:
         call.say(f"the report was not kept on the host: {error.sentence()}")
     actions.record(call.host, f"retune {state.server}", f"{state.status}: {state.message}", ref.job)
-    if call.format == "md":
-        call.out.write(markdown)
-    elif call.as_json:
-        call.out.write(as_json)
-    else:
-        call.out.write(report.job_text(state))
-        if made is not None:
-            call.out.write(report.proof_text(made))
-    return jobs.exit_code(state)
+    plain = report.job_text(state) + (report.proof_text(made) if made is not None else "")
+    code = jobs.exit_code(state)
+    try:
+        call.write(markdown if call.format == "md" else as_json if call.as_json else plain)
+    except MoetopError as error:
+        if code == ExitCode.OK:
+            raise
+        call.say(error.sentence())  # a server that is down is graver than a report that nobody reads
+    return code
 
 
 def _attach(call: Call) -> ExitCode:
@@ -337,5 +342,6 @@ def run(args: argparse.Namespace, config: Config) -> ExitCode:
     """`moetop --retune HOST` from parsed arguments: watch the host, then `run_on`. Raises MoetopError."""
     from moetop.retune.wiring import watching
 
+    print_text("")  # a closed standard output is said before anything is touched
     with watching(args, config) as call:
         return run_on(call)

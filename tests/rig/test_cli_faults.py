@@ -278,13 +278,14 @@ def test_a_reader_that_leaves_in_the_middle_ends_the_watching_of_a_host(gpu_host
     until(lambda: not gpu_host.session_pids())
 
 
-def test_closed_and_full_streams_are_no_traceback(moetop: Moetop) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_closed_and_full_streams_are_no_traceback(moetop: Moetop, unbuffered: str) -> None:
     command = f"exec {sys.executable} -m moetop"
 
     def shell(words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["/bin/sh", "-c", f"{command} {words}"],
-            env=moetop.environment,
+            env={**moetop.environment, "PYTHONUNBUFFERED": unbuffered},
             capture_output=True,
             text=True,
             check=False,
@@ -292,6 +293,11 @@ def test_closed_and_full_streams_are_no_traceback(moetop: Moetop) -> None:
         )
 
     for words, code in (
+        ("--version >&-", 2),
+        ("--version >/dev/full", 2),
+        ("--help >/dev/full", 2),
+        ("--demo --snapshot - --every 0.2 >/dev/full", 2),
+        ("--retune h --dry-run >&-", 2),
         ("--demo --snapshot - >&-", 2),
         ("--demo --snapshot - >/dev/full", 2),
         ("--doctor >&-", 2),
@@ -304,6 +310,8 @@ def test_closed_and_full_streams_are_no_traceback(moetop: Moetop) -> None:
         assert done.returncode == code, (words, done.stderr)
         assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
         assert "unexpected fault" not in done.stderr
+        if code and "2>&-" not in words:
+            assert done.stderr.startswith("moetop: ") and done.stderr.count("\n") == 1, words
 
 
 def test_the_screen_without_a_terminal_says_what_to_do(moetop: Moetop) -> None:

@@ -142,6 +142,15 @@ def test_a_recording_is_read_flat_out_to_its_end(tmp_path: Path) -> None:
     assert set(hosts) == {"a", "b"} and hosts["a"]["gpus"][0]["util_gpu_pct"] == 100.0
 
 
+def test_a_host_of_a_recording_whose_gpus_gave_no_sample_was_not_watched(tmp_path: Path) -> None:
+    unsampled, lost = at_work()[:1], [*at_work()[:2], Gpus(t=1.0, gpus=(GpuSample(index=0, error="gpu_lost"),))]
+    code, written, said = snapshot(session_of([frames("fine", at_work()), frames("empty", unsampled)]), tmp_path)
+    assert code == ExitCode.UNWATCHED and written["headline"] == "no_data"
+    assert [one["status"] for one in written["hosts"]] == ["ok", "unreachable"]
+    assert len(said) == 1 and said[0].startswith("moetop: empty: its GPUs were named and not one sample of them came;")
+    assert snapshot(session_of([frames("lost", lost)]), tmp_path)[0] == ExitCode.OK, "a lost GPU is seen to be lost"
+
+
 def test_a_warning_ends_with_3_only_when_checked(tmp_path: Path) -> None:
     for check, code in ((False, 0), (True, 3)):
         session = session_of([frames("a", at_work(limit_w=350.0))])
