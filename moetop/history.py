@@ -69,6 +69,13 @@ class History:
         self._levels[0].extend(row)
         self._age()
 
+    def replace_newest(self, values: Mapping[str, float | None]) -> None:
+        """Put other values in the place of the newest point's; there must be one."""
+        stride = self._stride
+        row = self._levels[0][-stride : -stride + _HEAD]
+        row.extend(nan if (value := values.get(name)) is None else float(value) for name in self.fields)
+        self._levels[0][-stride:] = row
+
     def clear(self) -> None:
         """Forget everything."""
         self._levels = [array("d") for _ in self._levels]
@@ -224,6 +231,13 @@ class GpuHistory(History):
         self.append(t, values)
 
 
+ONE_READING_S = 1.0
+"""Numbers of a server within this are one reading: ranks print theirs one after the other (the newest are whole)."""
+
+LATE_S = 5.0
+"""A server's numbers come on two ways, its log and its endpoint: such a one that is overtaken by so much is passed
+over; of one that is later still the host's clock was set back."""
+
 SERVER_FIELDS = ("running", "waiting", "prompt_tokens_s", "generation_tokens_s", "kv_usage_pct")
 """What is kept of a server's own numbers."""
 
@@ -235,14 +249,12 @@ class ServerHistory(History):
         super().__init__(SERVER_FIELDS, level_points, levels)
 
     def add(self, t: float, metrics: ServerMetrics) -> None:
-        """Add the numbers a server gave at `t` seconds."""
-        self.append(
-            t,
-            {
-                "running": metrics.running,
-                "waiting": metrics.waiting,
-                "prompt_tokens_s": metrics.prompt_tokens_s,
-                "generation_tokens_s": metrics.generation_tokens_s,
-                "kv_usage_pct": metrics.kv_usage_pct,
-            },
-        )
+        """Add the numbers that were true at `t` seconds; a reading told again is passed over."""
+        last_t = self.last_t
+        if last_t is not None and last_t - LATE_S <= t <= last_t:
+            return
+        values = {name: getattr(metrics, name) for name in SERVER_FIELDS}
+        if last_t is not None and last_t < t < last_t + ONE_READING_S:
+            self.replace_newest(values)
+        else:
+            self.append(t, values)

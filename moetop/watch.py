@@ -31,6 +31,7 @@ from moetop.model import (
     Snapshot,
     Status,
 )
+from moetop.trail import StateTrail
 
 RECENT_EVENTS = 2000
 """New log events kept per host for marks on the charts (judgement: an hour of a noisy start)."""
@@ -65,8 +66,8 @@ class _Host:
         self.link = Link()
         self.hello: Hello | None = None
         self.histories: dict[int, GpuHistory] = {}
+        self.trails: dict[int, StateTrail] = {}
         self.server_histories: dict[str, ServerHistory] = {}
-        self.metrics_t: dict[str, float] = {}
         self.recent: deque[LogEvent] = deque(maxlen=RECENT_EVENTS)
         self.statuses: dict[str, Status] = {}
         self.first_t: float | None = None
@@ -141,8 +142,11 @@ class Watch:
             if host in self._forgotten:
                 return
             entry = self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
-            entry.recent.extend(entry.evidence.apply(frame))
+            events = entry.evidence.apply(frame)
+            entry.recent.extend(events)
             self._note(entry, frame)
+            if self._keep_history:
+                self._chart(entry, frame, events)
             entry.dirty = True
             self._touch()
 
@@ -162,12 +166,6 @@ class Watch:
             entry.first_t = frame.t if entry.first_t is None else entry.first_t
             entry.last_t = frame.t
             entry.clock.note(self._notice_time(), frame.t)
-            if self._keep_history:
-                for sample in frame.gpus:
-                    history = entry.histories.get(sample.index)
-                    if history is None:
-                        history = entry.histories[sample.index] = GpuHistory()
-                    history.add(frame.t, sample)
         elif isinstance(frame, Hello):
             entry.hello = frame
         elif isinstance(frame, Server):
@@ -183,6 +181,22 @@ class Watch:
         elif isinstance(frame, Log):
             past = frame.history and frame.source != KERNEL and frame.source not in entry.scanned
             entry.reading = (frame.source, self._clock()) if past else None
+
+    @staticmethod
+    def _chart(entry: _Host, frame: AnyFrame, events: Sequence[LogEvent]) -> None:
+        """Add what a frame brought to the series; a past that comes in at once fills them as well as the present."""
+        if isinstance(frame, Gpus):
+            for sample in frame.gpus:
+                history = entry.histories.get(sample.index)
+                if history is None:
+                    history = entry.histories[sample.index] = GpuHistory()
+                history.add(frame.t, sample)
+                standing = entry.evidence.standing(sample.index)
+                if standing is not None:
+                    entry.trails.setdefault(sample.index, StateTrail()).add(frame.t, standing)
+            return
+        for reading in entry.evidence.readings(frame, events):
+            entry.server_histories.setdefault(reading.server, ServerHistory()).add(reading.t, reading.metrics)
 
     def _touch(self) -> None:
         self.generation += 1
@@ -236,24 +250,11 @@ class Watch:
                 entry.report = entry.evidence.report(self._judged_at(entry, now))
                 entry.reported_at = now
                 entry.dirty = False
-                self._keep_metrics(entry)
             return entry.report
 
     def _is_reading(self, entry: _Host, now: float) -> bool:
         """Whether a log's past is coming in right now: its first half would tell of an older run as the newest."""
         return self.live and entry.reading is not None and 0 <= now - entry.reading[1] < READING_S
-
-    def _keep_metrics(self, entry: _Host) -> None:
-        """Add the servers' newest numbers to their series, each reading once."""
-        if not self._keep_history or entry.report is None:
-            return
-        for server in entry.report.servers:
-            numbers = server.metrics
-            t = None if numbers is None else numbers.t or entry.last_t
-            if numbers is None or t is None or entry.metrics_t.get(server.name) == t:
-                continue
-            entry.metrics_t[server.name] = t
-            entry.server_histories.setdefault(server.name, ServerHistory()).add(t, numbers)
 
     def _judged_at(self, entry: _Host, now: float) -> float | None:
         self._notice_time()
@@ -273,6 +274,10 @@ class Watch:
     def history(self, host: str, gpu: int) -> GpuHistory | None:
         with self._lock:
             return self._entry(host).histories.get(gpu)
+
+    def states(self, host: str, gpu: int) -> StateTrail | None:
+        with self._lock:
+            return self._entry(host).trails.get(gpu)
 
     def server_history(self, host: str, server: str) -> ServerHistory | None:
         with self._lock:

@@ -32,6 +32,9 @@ _SERVING_C = (58, 57, 60, 59, 57, 60, 58, 56)
 _LOAD_BEGINS_S, _LOAD_ENDS_S, _READY_S = -279.0, -214.0, -198.0
 """Seconds from the present at which the newest run loads, has loaded, and is ready; they stand in the log."""
 
+_PROGRESS_S = 2
+"""The server says every so many seconds how fast it generates."""
+
 _PACKAGES = "/opt/sglang/lib/python3.12/site-packages"
 _ARGV = (
     "python3", "-m", "sglang.launch_server", "--model-path", "/models/GLM-5-NVFP4", "--served-model-name", "glm-5",
@@ -54,7 +57,11 @@ def scripted_frames(now_t: float, past_s: float) -> Iterator[dict[str, Any]]:
     yield _server(start_t, now_t)
     yield _inventory(start_t)
     yield from merge(
-        _history(start_t, now_t), _telemetry(start_t, now_t), _traffic(now_t), key=lambda frame: frame["t"]
+        _history(start_t, now_t),
+        _telemetry(start_t, now_t),
+        _progress(start_t, now_t),
+        _traffic(now_t),
+        key=lambda frame: frame["t"],
     )
 
 
@@ -117,7 +124,7 @@ def _history(start_t: float, now_t: float) -> Iterator[dict[str, Any]]:
     last = _decode_line(now_t - 1, random.Random(0))
     yield {
         "type": "log", "t": now_t - 1, "source": SOURCE, "line": last, "offset": offset + 1_905_114, "history": True,
-        "skipped": NOISE_LINES, "counts": {"http_access": 1_204, "throughput": 197},
+        "skipped": NOISE_LINES, "counts": {"http_access": 1_204},
     }  # fmt: skip
     yield {
         "type": "status", "t": now_t - 1, "code": "scan_done", "level": "info", "source": SOURCE,
@@ -127,6 +134,15 @@ def _history(start_t: float, now_t: float) -> Iterator[dict[str, Any]]:
         "type": "status", "t": now_t - 1, "code": "log_read", "level": "info", "source": SOURCE,
         "message": "what the log held is read",
     }  # fmt: skip
+
+
+def _progress(start_t: float, now_t: float) -> Iterator[dict[str, Any]]:
+    """The progress lines between ready and the present as they came, one every two seconds."""
+    dice = random.Random(198)
+    t = max(start_t, now_t + _READY_S + _PROGRESS_S)
+    while t < now_t - 1:
+        yield {"type": "log", "t": t, "source": SOURCE, "line": _decode_line(t, dice)}
+        t += _PROGRESS_S
 
 
 def _traffic(now_t: float) -> Iterator[dict[str, Any]]:
@@ -142,7 +158,7 @@ def _traffic(now_t: float) -> Iterator[dict[str, Any]]:
             f"[{stamp}] INFO:     10.1.230.9:{dice.randrange(40000, 60000)} - "
             '"POST /v1/chat/completions HTTP/1.1" 200 OK',
         ]
-        if second % 2 == 0:
+        if second % _PROGRESS_S == 0:
             lines.append(_decode_line(t, dice))
         for number, line in enumerate(lines):
             yield {"type": "log", "t": t + 0.1 * (number + 1), "source": SOURCE, "line": line}

@@ -10,6 +10,7 @@ from moetop.diagnose.states import Decision, GpuContext, decide, decide_one, rep
 from moetop.diagnose.view import GpuView
 from moetop.diagnose.window import Figures, GpuWindow, figures_of
 from moetop.model import Confidence, GpuInfo, GpuSample, GpuState
+from moetop.trail import Standing
 
 _SELDOM = (
     "processes",
@@ -92,6 +93,12 @@ class GpuEvidence:
             waits = newest[0] - self._waits_since if newest is not None and self._waits_since is not None else None
             self._view = GpuView(report, self._figures, self._newest, self._best_clock, steady, waits)
         return self._view
+
+    def standing(self) -> Standing:
+        """The state after the newest sample, as a report at its time gives it."""
+        decision, newest = self._decision, self._newest
+        error = self.info.error if newest is None else newest.error or self.info.error
+        return Standing(decision.state, decision.confidence, error, self._window.stale_after_s())
 
     def _silent(self, silent_s: float) -> GpuView:
         context = GpuContext(silent_s=silent_s)

@@ -3,7 +3,7 @@ clock and does no I/O, so that the same frames give the same report at any speed
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from moetop.diagnose import words
@@ -11,7 +11,7 @@ from moetop.diagnose.faults import CLEAN_UP, GAUGE_RULE
 from moetop.diagnose.findings import find_all
 from moetop.diagnose.gpu import GpuEvidence
 from moetop.diagnose.headline import host_headline
-from moetop.diagnose.servers import ServerEvidence
+from moetop.diagnose.servers import Reading, ServerEvidence
 from moetop.diagnose.view import GpuView, HostView
 from moetop.model import (
     AnyFrame,
@@ -34,6 +34,7 @@ from moetop.model import (
     Severity,
     Status,
 )
+from moetop.trail import Standing
 
 if TYPE_CHECKING:
     from moetop.engines.logbook import LogBook
@@ -99,6 +100,17 @@ class HostEvidence:
         elif isinstance(frame, Status):
             self._on_status(frame)
         return ()
+
+    def standing(self, gpu: int) -> Standing | None:
+        """The state of a GPU after its newest sample; None where there was none."""
+        known = self._gpus.get(gpu)
+        return known.standing() if known is not None else None
+
+    def readings(self, frame: AnyFrame, events: Sequence[LogEvent]) -> list[Reading]:
+        """Numbers of servers that a frame just applied brought; `events` are those of that frame."""
+        if isinstance(frame, Server):
+            return self._servers.told(frame)
+        return self._servers.logged(frame, events) if isinstance(frame, Log) else []
 
     def _on_status(self, frame: Status) -> None:
         """Keep a condition until its code comes again at level info: then it is over. Of one GPU's

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -40,12 +40,24 @@ MAX_BOOKS = 64
 """Logs read at a time; more sources than this on one host are a mistake or an attack."""
 
 
+NUMBER_KINDS = (EventKind.THROUGHPUT, EventKind.STEP_TIME)
+"""Events whose lines hold a server's numbers."""
+
+
 class _Rest(msgspec.Struct):
     """What a log says since the process that wrote its newest run went: `runs` are those begun by then."""
 
     runs: int
     book: LogBook
     digest: LogDigest | None = None
+
+
+class Reading(NamedTuple):
+    """Numbers of a server, as its report gives them, and when they were true: seconds of the host's clock."""
+
+    server: str
+    t: float
+    metrics: ServerMetrics
 
 
 class ServerEvidence:
@@ -178,6 +190,38 @@ class ServerEvidence:
             return True
         return said_t is not None and now - said_t <= th.METRICS_STALE_S
 
+    # ── numbers for the charts ───────────────────────────────────────────────────────────────────
+
+    def told(self, frame: Server) -> list[Reading]:
+        """The numbers of a process that were just told."""
+        known = self._known.get(frame.name)
+        if known is None or frame.metrics is None or frame.gone or known.metrics is None or known.metrics_t is None:
+            return []
+        if not self._is_fresh(known.metrics_t, frame.t) or self._is_over(frame.source):
+            return []
+        return [Reading(frame.name, known.metrics_t, known.metrics)]
+
+    def logged(self, frame: Log, events: Iterable[LogEvent]) -> list[Reading]:
+        """The numbers that a line just read brought to the servers whose log it is and that tell none themselves."""
+        past = frame.history and self.live
+        if past or frame.source == KERNEL or all(event.kind not in NUMBER_KINDS for event in events):
+            return []
+        speaker = self._speaker(frame.source)
+        numbers = speaker.metrics() if speaker is not None else None
+        if numbers is None or self._is_over(frame.source):
+            return []
+        mine = [k for k in self._known.values() if k.frame.source == frame.source and not k.frame.gone]
+        names = [k.frame.name for k in mine if k.metrics is None or not self._is_fresh(k.metrics_t, frame.t)]
+        if not mine and frame.source not in self._owned():
+            names = [frame.source]
+        t = frame.t if numbers.t is None else min(frame.t, numbers.t)
+        return [Reading(name, t, sane(numbers)) for name in names]
+
+    def _is_over(self, source: str | None) -> bool:
+        """Whether the log tells of a server that ended: its last numbers are not its present ones."""
+        speaker = self._speaker(source)
+        return speaker is not None and speaker.phase in ENDED
+
     # ── out ──────────────────────────────────────────────────────────────────────────────────────
 
     def events_of_log(self, source: str) -> tuple[LogEvent, ...]:
@@ -211,6 +255,13 @@ class ServerEvidence:
     def _is_succeeded(self, gone: KnownServer) -> bool:
         """Whether another process has taken the place of one that is gone."""
         return any(takes_place(other.frame, gone) for other in self._known.values() if other is not gone)
+
+    def _speaker(self, source: str | None) -> LogBook | None:
+        """The reader of what a log says of the process that writes it now."""
+        if source is None:
+            return None
+        book, rest = self.books.get(source), self._rests.get(source)
+        return book if book is None or rest is None or book.newest_run > rest.runs else rest.book
 
     def _spoken(self, source: str | None) -> LogDigest:
         """What a log says of the process that writes it now."""

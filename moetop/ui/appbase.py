@@ -21,7 +21,7 @@ from moetop.ui.feed import Actions, NoActions, Playback, WatchFeed
 from moetop.ui.gather import gather
 from moetop.ui.paint import AsciiOnly, Colourless, Paint, clean
 from moetop.ui.palette import MoeCommands
-from moetop.ui.past import StateTrail, past_scene
+from moetop.ui.past import past_scene
 from moetop.ui.rows import Filter
 from moetop.ui.scene import HostView, Scene
 from moetop.ui.screens.base import SMALLEST, MoeScreen
@@ -104,7 +104,6 @@ class BaseApp(App[int]):
         self.map_kind = "power"
         self.row_filter: Filter | None = None
         self.cursor_t: float | None = None
-        self.trail = StateTrail()
         self._sought: float | None = None
         self._seeking = False
         self._present = Scene(t=clock())
@@ -183,7 +182,6 @@ class BaseApp(App[int]):
         """What the feed has is another time now (a replay jumped): nothing that differs is news."""
         self._settling.begin()
         self.findings = FindingsLog()
-        self.trail = StateTrail()
 
     def _heed_question(self) -> None:
         """Show what a host asks, and take it away when nobody waits for the answer any more."""
@@ -221,7 +219,7 @@ class BaseApp(App[int]):
         """The scene shown: the present one, or that of the time cursor."""
         scene = self._present
         if self.cursor_t is not None:
-            scene = past_scene(scene, self.feed, self.trail, self.cursor_t)
+            scene = past_scene(scene, self.feed, self.cursor_t)
         self.scene = scene
 
     def show_top(self) -> None:
@@ -238,7 +236,6 @@ class BaseApp(App[int]):
     def _attend(self, scene: Scene) -> None:
         if scene.reading:
             return
-        self.trail.note(scene)
         came, gone = self.findings.update(scene)
         for title, text, severity in toasts(came, gone):
             self.say(text, severity, title=title)

@@ -10,6 +10,7 @@ from moetop.asking import Question
 from moetop.errors import MoetopError
 from moetop.history import GpuHistory, ServerHistory
 from moetop.model import HostReport, Link, LogEvent, LogLine, Status
+from moetop.trail import StateTrail
 
 
 class WatchFeed(Protocol):
@@ -40,6 +41,9 @@ class WatchFeed(Protocol):
 
     def history(self, host: str, gpu: int) -> GpuHistory | None:
         """Series of one GPU."""
+
+    def states(self, host: str, gpu: int) -> StateTrail | None:
+        """States of one GPU over time."""
 
     def server_history(self, host: str, server: str) -> ServerHistory | None:
         """Series of one server's own numbers."""

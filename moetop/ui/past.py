@@ -1,10 +1,8 @@
-"""The fleet at an earlier moment: values from the histories, states from what was seen then. Pure."""
+"""The fleet at an earlier moment: values from the histories, states from what was judged then. Pure."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -12,47 +10,8 @@ from moetop.model import Confidence, Gpm, GpuReport, GpuState
 from moetop.ui.feed import WatchFeed
 from moetop.ui.scene import HostView, Scene
 
-KEPT_CHANGES = 500
-"""Changes of state kept of each GPU."""
 
-
-@dataclass(frozen=True)
-class Seen:
-    """A GPU's state from a moment on (epoch seconds of this machine)."""
-
-    t: float
-    state: GpuState
-    confidence: Confidence
-    error: str | None
-
-
-class StateTrail:
-    """When each GPU's state changed, as far as it was watched."""
-
-    def __init__(self) -> None:
-        self._trails: dict[tuple[str, int], deque[Seen]] = {}
-
-    def note(self, scene: Scene) -> None:
-        """Keep what changed."""
-        for host in scene.hosts:
-            for gpu in host.report.gpus:
-                trail = self._trails.setdefault((host.name, gpu.index), deque(maxlen=KEPT_CHANGES))
-                seen = Seen(scene.t, gpu.state, gpu.confidence, gpu.error)
-                if not trail or (trail[-1].state, trail[-1].confidence, trail[-1].error) != (
-                    seen.state,
-                    seen.confidence,
-                    seen.error,
-                ):
-                    trail.append(seen)
-
-    def at(self, host: str, gpu: int, t: float) -> Seen | None:
-        """State at `t`; None before the GPU was watched."""
-        trail = list(self._trails.get((host, gpu), ()))
-        found = bisect_right(trail, t, key=lambda seen: seen.t)
-        return trail[found - 1] if found else None
-
-
-def past_scene(scene: Scene, feed: WatchFeed, trail: StateTrail, t: float) -> Scene:
+def past_scene(scene: Scene, feed: WatchFeed, t: float) -> Scene:
     """`scene` with the GPUs as they were at `t` (epoch seconds of this machine). Findings stay today's."""
     ago_s = scene.t - t
     hosts = []
@@ -61,14 +20,15 @@ def past_scene(scene: Scene, feed: WatchFeed, trail: StateTrail, t: float) -> Sc
         if now is None:
             hosts.append(host)
             continue
-        gpus = tuple(_past_gpu(gpu, host, feed, trail, t, now - ago_s) for gpu in host.report.gpus)
+        gpus = tuple(_past_gpu(gpu, host, feed, now - ago_s) for gpu in host.report.gpus)
         hosts.append(replace(host, report=msgspec.structs.replace(host.report, gpus=gpus)))
     return replace(scene, hosts=tuple(hosts))
 
 
-def _past_gpu(gpu: GpuReport, host: HostView, feed: WatchFeed, trail: StateTrail, t: float, host_t: float) -> GpuReport:
-    history = feed.history(host.name, gpu.index)
-    seen = trail.at(host.name, gpu.index, t)
+def _past_gpu(gpu: GpuReport, host: HostView, feed: WatchFeed, host_t: float) -> GpuReport:
+    """A GPU at `host_t` of its host's clock; unknown where nothing was heard of it then."""
+    history, trail = feed.history(host.name, gpu.index), feed.states(host.name, gpu.index)
+    seen = trail.at(host_t) if trail is not None else None
 
     def value(name: str) -> float | None:
         return history.at(name, host_t) if history is not None else None

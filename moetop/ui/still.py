@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from moetop.history import GpuHistory, ServerHistory
 from moetop.model import HostReport, HostStatus, Link, LinkPhase, LogEvent, LogLine, Snapshot, Status
+from moetop.trail import StateTrail
 from moetop.ui.app import MoetopApp
 from moetop.ui.svg import steady
 
@@ -39,6 +40,9 @@ class SnapshotFeed:
         return None
 
     def history(self, host: str, gpu: int) -> GpuHistory | None:
+        return None
+
+    def states(self, host: str, gpu: int) -> StateTrail | None:
         return None
 
     def server_history(self, host: str, server: str) -> ServerHistory | None:

@@ -35,6 +35,7 @@ from moetop.model import (
     TuningFile,
     Verdict,
 )
+from moetop.trail import Standing, StateTrail
 from tests.ui.stand_ins import NOW, StillFeed
 
 
@@ -232,12 +233,14 @@ def add_history(
     feed: StillFeed, host: str, report: GpuReport, seconds: int = 400, gap: tuple[int, int] | None = None
 ) -> None:
     """A past that ends in the report's values; `gap` are seconds ago without samples."""
-    history = GpuHistory()
+    history, trail = GpuHistory(), StateTrail()
     for ago in range(seconds, -1, -1):
         if gap is not None and gap[1] <= ago <= gap[0]:
             continue
         wave = math.sin(ago / 17 + report.index)
         busy = ago < 190
+        state = report.state if busy else GpuState.IDLE
+        trail.add(feed.now - ago, Standing(state, report.confidence, report.error, 5.0))
         util = report.util_gpu_pct if busy else 0.0
         power = None
         if report.power_w is not None:
@@ -256,6 +259,7 @@ def add_history(
             ),
         )
     feed.histories[(host, report.index)] = history
+    feed.trails[(host, report.index)] = trail
 
 
 def add_log(feed: StillFeed, host: str, source: str = "sglang") -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from moetop.errors import MoetopError
 from moetop.history import GpuHistory, ServerHistory
 from moetop.model import HostReport, Link, LinkPhase, LogEvent, LogLine, Status
+from moetop.trail import StateTrail
 from moetop.ui.feed import JobStep, JobView, NoActions, Playback, RetunePlan
 
 NOW = 1_800_000_573.0
@@ -23,6 +24,7 @@ class StillFeed:
         self.reports: dict[str, HostReport] = {}
         self.links: dict[str, Link] = {}
         self.histories: dict[tuple[str, int], GpuHistory] = {}
+        self.trails: dict[tuple[str, int], StateTrail] = {}
         self.server_histories: dict[tuple[str, str], ServerHistory] = {}
         self.events: dict[str, list[LogEvent]] = {}
         self.tails: dict[str, dict[str, list[LogLine]]] = {}
@@ -52,6 +54,9 @@ class StillFeed:
 
     def history(self, host: str, gpu: int) -> GpuHistory | None:
         return self.histories.get((host, gpu))
+
+    def states(self, host: str, gpu: int) -> StateTrail | None:
+        return self.trails.get((host, gpu))
 
     def server_history(self, host: str, server: str) -> ServerHistory | None:
         return self.server_histories.get((host, server))

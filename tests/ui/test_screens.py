@@ -520,13 +520,21 @@ async def test_going_back_in_time_moves_table_chart_and_log_together() -> None:
         await screen.press("left_square_bracket", "left_square_bracket", "left_square_bracket")
         assert "4 m 30 s ago" in screen.lines()[0]
         assert "88 / 600" in screen.line_with("0 RTX PRO 6000") or "89 / 600" in screen.line_with("0 RTX PRO 6000")
-        assert "· unknown" in screen.line_with("0 RTX PRO 6000")
+        assert "○ idle" in screen.line_with("0 RTX PRO 6000")
         assert "now: kernels never tuned" in screen.lines()[1], "findings are those of now"
         assert "fired up" not in screen.text()
         await screen.press("l")
         assert "fired up" not in screen.text() and "Load weight begin" in screen.text()
         await screen.press("0")
         assert "fired up" in screen.text()
+
+
+async def test_where_nothing_was_heard_of_a_gpu_its_state_at_that_time_stays_unknown() -> None:
+    async with opened(fleet_without_lost()) as screen:
+        await screen.press("1", *["left_square_bracket"] * 10)
+        assert "1 m 00 s ago" in screen.lines()[0]
+        assert "· unknown" in screen.line_with(" 0 RTX PRO 6000")
+        assert "starved?" in screen.line_with(" 1 RTX PRO 6000")
 
 
 async def test_the_cursor_does_not_go_further_back_than_what_is_kept() -> None:
