@@ -20,6 +20,7 @@ BENCHES = {
     "screen": "tests.bench_ui",
     "fleet": "tests.bench_fleet",
     "many": "tests.bench_many",
+    "slowest": "tests.bench_slowest",
     "memory": "tests.bench_memory",
 }
 

@@ -82,6 +82,12 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def cpu_of_ended(pid: int) -> float:
+    """Processor seconds of all below a process that ended and were waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
 def rss_mib(pid: int | None = None) -> float:
     """Resident memory of a process (this one), MiB."""
     pages = int(Path(f"/proc/{pid or os.getpid()}/statm").read_text().split()[1])
