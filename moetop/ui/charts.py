@@ -141,7 +141,7 @@ def time_chart(
         left = f"{tick:>{AXIS_WIDTH - 2}} ┤" if tick is not None else " " * (AXIS_WIDTH - 1) + "│"
         label, role = labels.get(row, ("", "faint"))
         end: Line = [(fit(f" {label}", LABEL_WIDTH), role)] if width >= LABEL_FROM_WIDTH else []
-        lines.append([(left, "faint"), *pieces, *end])
+        lines.append([(left[:-1], "quiet"), (left[-1], "faint"), *pieces, *end])
     lines.append(_time_line(width, inner, axis))
     return lines
 

@@ -132,7 +132,7 @@ def point_map(width: int, height: int, kind: MapKind, points: Iterable[Point]) -
     lines: list[Line] = []
     for row, pieces in enumerate(canvas.lines()):
         left = f"{ticks[row]:>{AXIS_WIDTH - 2}} ┤" if row in ticks else " " * (AXIS_WIDTH - 1) + "│"
-        lines.append([(left, "faint"), *pieces])
+        lines.append([(left[:-1], "quiet"), (left[-1], "faint"), *pieces])
     lines.append(_bottom(kind, inner))
     return lines
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
 
 from moetop.model import (
     Confidence,
@@ -154,57 +155,64 @@ def link_page(host: HostView, t: float, width: int) -> Page:
     return page
 
 
-def _value(gpu: GpuReport, key: str, text: str) -> str:
-    """A value, or the dash with the reason it is absent."""
-    if text != fmt.ABSENT:
-        return text
-    why = gpu.absent.get(key)
-    return f"{fmt.ABSENT} ({clean(why, 80)})" if why else fmt.ABSENT
-
-
-def gpu_values(gpu: GpuReport) -> list[tuple[str, str]]:
-    """Names and values of a GPU, absences with their reasons."""
+def gpu_values(gpu: GpuReport) -> list[tuple[str, str, str]]:
+    """Names and values of a GPU, and the key under which an absence has its reason."""
     gpm = gpu.gpm
-    no_gpm = gpu.absent.get("gpm")
-
-    def from_gpm(value: float | None, digits: int = 0, unit: str = " %") -> str:
-        if value is not None:
-            return f"{value:.{digits}f}{unit}"
-        return f"{fmt.ABSENT} ({clean(no_gpm, 60)})" if no_gpm and gpm is None else fmt.ABSENT
 
     def unit(value: float | None, suffix: str) -> str:
         return fmt.ABSENT if value is None else f"{value:,.0f}{suffix}"
 
-    limit = _value(gpu, "power_limit_w", unit(gpu.power_limit_w, " W"))
+    limit = unit(gpu.power_limit_w, " W")
     if gpu.power_limit_default_w is not None and gpu.power_limit_default_w != gpu.power_limit_w:
         limit += f" (default {gpu.power_limit_default_w:,.0f} W)"
     clock = unit(gpu.sm_clock_mhz, " MHz")
     if gpu.sm_clock_max_mhz is not None and gpu.sm_clock_mhz is not None:
         clock += f" of {gpu.sm_clock_max_mhz:,.0f}"
     memory = fmt.of(fmt.gib(gpu.memory_used_mib), fmt.gib(gpu.memory_total_mib))
-    pcie = _pcie(gpu)
+    floats = (gpm.fp16_pct, gpm.fp32_pct, gpm.fp64_pct) if gpm else ()
+    pct = fmt.power_pct(gpu)
     return [
-        ("utilization", _value(gpu, "util_gpu_pct", unit(gpu.util_gpu_pct, " %"))),
-        ("memory util", _value(gpu, "util_mem_pct", unit(gpu.util_mem_pct, " %"))),
-        ("power", _value(gpu, "power_w", unit(gpu.power_w, " W"))),
-        ("power limit", limit),
-        ("power %", "—" if (pct := fmt.power_pct(gpu)) is None else f"{pct:.0f} % of the limit in force"),
-        ("SM active", from_gpm(gpm.sm_active_pct if gpm else None)),
-        ("tensor", from_gpm(gpm.tensor_pct if gpm else None)),
-        ("DRAM", from_gpm(gpm.dram_pct if gpm else None)),
-        ("occupancy", from_gpm(gpm.sm_occupancy_pct if gpm else None)),
-        ("FP16/32/64", " ".join(fmt.number(v) for v in (gpm.fp16_pct, gpm.fp32_pct, gpm.fp64_pct)) if gpm else "—"),
-        ("SM clock", _value(gpu, "sm_clock_mhz", clock)),
-        ("memory clock", _value(gpu, "mem_clock_mhz", unit(gpu.mem_clock_mhz, " MHz"))),
-        ("temperature", _value(gpu, "temp_c", unit(gpu.temp_c, " °C"))),
-        ("memory temp", _value(gpu, "memory_temp_c", unit(gpu.memory_temp_c, " °C"))),
-        ("memory", _value(gpu, "memory_used_mib", memory if memory == fmt.ABSENT else f"{memory} GiB")),
-        ("PCIe", _value(gpu, "pcie_gen", pcie)),
-        ("PCIe rx tx", _rates(gpm.pcie_rx_mib_s, gpm.pcie_tx_mib_s) if gpm else fmt.ABSENT),
-        ("NVLink rx tx", _rates(gpm.nvlink_rx_mib_s, gpm.nvlink_tx_mib_s) if gpm else fmt.ABSENT),
-        ("ECC", _value(gpu, "ecc_uncorrected", unit(gpu.ecc_uncorrected, " uncorrected"))),
-        ("MIG", fmt.ABSENT if gpu.mig is None else "on" if gpu.mig else "off"),
+        ("utilization", unit(gpu.util_gpu_pct, " %"), "util_gpu_pct"),
+        ("memory util", unit(gpu.util_mem_pct, " %"), "util_mem_pct"),
+        ("power", unit(gpu.power_w, " W"), "power_w"),
+        ("power limit", limit, "power_limit_w"),
+        (
+            "power %",
+            fmt.ABSENT if pct is None else f"{pct:.0f} % of the limit in force",
+            "power_w" if gpu.power_w is None else "power_limit_w",
+        ),
+        ("SM active", unit(gpm.sm_active_pct if gpm else None, " %"), "gpm"),
+        ("tensor", unit(gpm.tensor_pct if gpm else None, " %"), "gpm"),
+        ("DRAM", unit(gpm.dram_pct if gpm else None, " %"), "gpm"),
+        ("occupancy", unit(gpm.sm_occupancy_pct if gpm else None, " %"), "gpm"),
+        (
+            "FP16/32/64",
+            " ".join(map(fmt.number, floats)) + " %" if any(v is not None for v in floats) else fmt.ABSENT,
+            "gpm",
+        ),
+        ("SM clock", clock, "sm_clock_mhz"),
+        ("memory clock", unit(gpu.mem_clock_mhz, " MHz"), "mem_clock_mhz"),
+        ("temperature", unit(gpu.temp_c, " °C"), "temp_c"),
+        ("memory temp", unit(gpu.memory_temp_c, " °C"), "memory_temp_c"),
+        ("memory", memory if memory == fmt.ABSENT else f"{memory} GiB", "memory_used_mib"),
+        ("PCIe", _pcie(gpu), "pcie_gen"),
+        ("PCIe rx tx", _rates(gpm.pcie_rx_mib_s, gpm.pcie_tx_mib_s) if gpm else fmt.ABSENT, "gpm"),
+        ("NVLink rx tx", _rates(gpm.nvlink_rx_mib_s, gpm.nvlink_tx_mib_s) if gpm else fmt.ABSENT, "gpm"),
+        ("ECC", unit(gpu.ecc_uncorrected, " uncorrected"), "ecc_uncorrected"),
+        ("MIG", fmt.ABSENT if gpu.mig is None else "on" if gpu.mig else "off", "mig"),
     ]
+
+
+def _absences(gpu: GpuReport, values: Sequence[tuple[str, str, str]], width: int) -> Page:
+    """Why values are missing, each reason once with the values it keeps away."""
+    missing: dict[str, list[str]] = {}
+    for name, text, key in values:
+        if text == fmt.ABSENT and (key != "gpm" or gpu.gpm is None):
+            missing.setdefault(gpu.absent.get(key) or "not given by this source", []).append(name)
+    page: Page = []
+    for label, (why, names) in zip(chain(("absent",), repeat("")), missing.items(), strict=False):
+        page += labelled(label, f"{', '.join(names)}: {clean(why, 200)}", width, "quiet")
+    return page
 
 
 def _rates(rx: float | None, tx: float | None) -> str:
@@ -244,7 +252,9 @@ def gpu_page(gpu: GpuReport, width: int) -> Page:
         role = "text" if limit in QUIET_LIMITS else "warning"
         page += labelled("limit", LIMIT_WORDS[limit][1], width, role)
     if gpu.error is None:
-        page += [blank(), head("Values (medians over the window)"), *two_columns(gpu_values(gpu), width)]
+        values = gpu_values(gpu)
+        page += [blank(), head("Values (medians over the window)")]
+        page += [*two_columns([(name, text) for name, text, _ in values], width), *_absences(gpu, values, width)]
         page += [blank(), *_process_page(gpu, width)]
     page += [blank(), head("Identity")]
     page += labelled("name", gpu.name or fmt.ABSENT, width)

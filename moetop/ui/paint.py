@@ -159,9 +159,11 @@ def changed_span(old: Strip, new: Strip) -> tuple[int, int] | None:
 class Colourless(LineFilter):
     """Drop every colour and keep attributes, so that NO_COLOR shows the terminal's own two colours.
 
-    A ground that differs from the screen's becomes reverse video: the selected entry of a list stays
-    visible. (Textual's own monochrome filter sends greys, and black on black with ansi themes.)
+    The ground that the style sheet gives the selected entry of a list without colours becomes reverse video.
+    (Textual's own monochrome filter sends greys, and black on black with ansi themes.)
     """
+
+    SELECTED = Color.parse("#010203").rich_color
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [
@@ -170,8 +172,9 @@ class Colourless(LineFilter):
         ]
 
     def _bare(self, style: Style) -> Style:
+        reverse = style.reverse or style.bgcolor == self.SELECTED
         return Style(
-            bold=style.bold, dim=style.dim, underline=style.underline, reverse=style.reverse, italic=style.italic
+            bold=style.bold, dim=style.dim, underline=style.underline, reverse=reverse, italic=style.italic
         ) + Style.from_color(RichColor.default(), RichColor.default())
 
 

@@ -55,8 +55,8 @@ async def test_detail_of_a_gpu_gives_reasons_for_absent_values_and_its_processes
     async with opened(fleet_without_lost(), (120, 70)) as screen:
         await screen.press("down", "enter")
         text = screen.text()
-        assert "— (not supported on this GPU)" in text
-        assert "memory temp" in text and "— (not supported)" in text
+        assert "FP16/32/64, PCIe rx tx, NVLink rx tx: not supported on this GPU" in " ".join(text.split())
+        assert "memory temp: not supported" in " ".join(text.split())
         assert "sglang::scheduler_TP0" in text and "41230" in text
         assert "gen 5 x16 of gen 5 x16" in text
         assert screen.lines()[0].startswith(" moetop › glm5-sm120 › gpu 0")
@@ -486,6 +486,14 @@ async def test_the_palette_offers_area_and_action_of_what_applies() -> None:
         await screen.press("enter")
         await screen.settle()
         assert "by worst" in screen.lines()[0]
+
+
+async def test_the_selected_entry_of_the_palette_stands_out_without_colours() -> None:
+    async with opened(scenes.sixteen(), (100, 30), no_color=True) as screen:
+        await screen.press("ctrl+p")
+        strips = screen.app.screen._compositor.render_strips()
+        marked = "".join(part.text for strip in strips for part in strip if part.style and part.style.reverse)
+        assert "app: Quit" in marked and "app: Keys" not in marked
 
 
 async def test_every_deed_has_a_doer_on_every_screen_it_is_offered_on() -> None:

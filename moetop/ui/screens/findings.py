@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.widget import Widget
 
 from moetop.ui import fmt, keys, pages
 from moetop.ui.attention import Noted
-from moetop.ui.paint import clean
+from moetop.ui.paint import clean, fit
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.widgets.bars import Rule
 from moetop.ui.widgets.text import TextPage
 from moetop.ui.words import FINDING_TITLES, SEVERITY_SIGNS
+
+HOST_CELLS = 22
+"""A longer host name is cut in the list; the why names it whole."""
 
 
 class FindingsScreen(MoeScreen):
@@ -49,8 +53,9 @@ class FindingsScreen(MoeScreen):
         if not listed:
             page.set_lines([[("no finding stands, and none has cleared since moetop started", "quiet")]])
         else:
-            room = max(len(self._times(noted)[1]) for noted in listed)
-            page.set_lines([self._line(noted, room) for noted in listed])
+            rows = [self._cells(noted) for noted in listed]
+            rooms = [max(cell_len(row[column]) for row in rows) for column in range(len(rows[0]))]
+            page.set_lines([self._line(noted, row, rooms) for noted, row in zip(listed, rows, strict=True)])
         self.query_one(Rule).redraw()
         self._show_why()
 
@@ -61,19 +66,23 @@ class FindingsScreen(MoeScreen):
             return since, f"cleared {fmt.clock_time(noted.gone)}"
         return since, "" if noted.at_start else f"{fmt.span(self.scene.t - noted.came)} ago"
 
-    def _line(self, noted: Noted, room: int) -> list[tuple[str, str]]:
-        """A finding; `room` are the cells of its second time."""
-        finding = noted.finding
-        sign = SEVERITY_SIGNS[finding.severity]
+    def _cells(self, noted: Noted) -> tuple[str, str, str, str]:
+        """Times, host and kind of a finding, as wide as they are."""
+        title = FINDING_TITLES.get(noted.finding.kind, noted.finding.kind.value)
+        return *self._times(noted), clean(noted.host, HOST_CELLS), title
+
+    def _line(self, noted: Noted, cells: tuple[str, str, str, str], rooms: Sequence[int]) -> list[tuple[str, str]]:
+        """A finding in columns of `rooms` cells."""
+        sign = SEVERITY_SIGNS[noted.finding.severity]
         gone = noted.gone is not None
         role = "quiet" if gone else sign.role
-        since, until = self._times(noted)
+        since, until, host, title = (fit(text, room) for text, room in zip(cells, rooms, strict=True))
         return [
             (f"{sign.glyph} ", role),
-            (f"{since:<9} {until:<{room}} ", "quiet"),
-            (f"{clean(noted.host, 22):<22.22} ", "quiet" if gone else "text!"),
-            (f"{FINDING_TITLES.get(finding.kind, finding.kind.value):<26} ", role),
-            (clean(finding.summary, 400), "quiet" if gone else "text"),
+            (f"{since}  {until}  " if rooms[1] else f"{since}  ", "quiet"),
+            (f"{host}  ", "quiet" if gone else "text!"),
+            (f"{title}  ", role),
+            (clean(noted.finding.summary, 400), "quiet" if gone else "text"),
         ]
 
     def _show_why(self) -> None:
