@@ -92,7 +92,7 @@ class MoetopApp(BaseApp):
             try:
                 plan = self.actions.plan_retune(name, server)
             except MoetopError as error:
-                self.call_from_thread(self.say, error.sentence(), "error", "no plan")
+                self.call_from_thread(self.say, error.sentence(), "error", "no plan", here=True)
             else:
                 self.call_from_thread(self.push_screen, PlanScreen(plan))
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.message import Message
@@ -19,17 +18,17 @@ from moetop.ui import fmt
 from moetop.ui.attention import FindingsLog, toasts
 from moetop.ui.feed import Actions, NoActions, Playback, WatchFeed
 from moetop.ui.gather import gather
-from moetop.ui.paint import AsciiOnly, Colourless, Paint, clean
+from moetop.ui.paint import AsciiOnly, Colourless, Paint
 from moetop.ui.palette import MoeCommands
 from moetop.ui.past import past_scene
 from moetop.ui.rows import Filter
-from moetop.ui.scene import HostView, Scene
-from moetop.ui.screens.base import SMALLEST, MoeScreen
+from moetop.ui.scene import HostView, Scene, text_time
+from moetop.ui.screens.base import MoeScreen
 from moetop.ui.screens.question import QuestionScreen
 from moetop.ui.settling import Pace, Settling
+from moetop.ui.telling import TellingApp
 from moetop.ui.terminal import terminal_has_utf8
 from moetop.ui.theme import DEFAULT_THEME, Theme, choose_theme, load_themes
-from moetop.ui.widgets.notices import Told
 
 TICK_S = 0.2
 """How often the app looks whether the feed has something new."""
@@ -53,7 +52,7 @@ class SceneReady(Message):
         self.scene = scene
 
 
-class BaseApp(App[int]):
+class BaseApp(TellingApp):
     """State shared by the screens. It reads a feed and calls actions; it owns no connection."""
 
     CSS_PATH = "moetop.tcss"
@@ -97,7 +96,6 @@ class BaseApp(App[int]):
         self.paint = Paint(choose_theme(theme, self.themes, self.theme_errors), self.bare)
         self.scene = Scene(t=clock())
         self.findings = FindingsLog()
-        self.told: list[Told] = []
         self.paused = False
         self.paused_at = 0.0
         self.range_chosen: float | None = None
@@ -306,6 +304,10 @@ class BaseApp(App[int]):
             return playback.t
         return self.scene.t
 
+    def time_words(self) -> str:
+        """That time for the header; of pasted text what it says itself, nothing where it does not."""
+        return text_time(self.scene) if self.kind == "pasted" else fmt.clock_time(self.shown_t())
+
     def mode_words(self) -> list[tuple[str, str]]:
         """Live, paused, replay or demo, for the header."""
         if self.mode is not None:
@@ -326,47 +328,6 @@ class BaseApp(App[int]):
             return [("■ pasted text" if self.kind == "pasted" else "■ finished", "notice")]
         rate = f"{1 / self.interval_s:g} Hz" if self.interval_s <= 1 else f"every {self.interval_s:g} s"
         return [("● ", "good"), (f"{'demo' if self.demo_note else 'live'} {rate}", "quiet")]
-
-    def say(self, text: str, severity: str = "information", title: str = "") -> None:
-        """A message above the footer for some seconds; foreign text in it is made harmless."""
-        if self.size.width < SMALLEST[0] or self.size.height < SMALLEST[1]:
-            return  # it would hide the words that say how much room is needed
-        level = severity if severity in ("information", "warning", "error") else "information"
-        told = Told(clean(title, 120), clean(text, 600), level)
-        self.told.append(told)
-        self.set_timer((4 if level == "information" else 7) + len(told.words()) // 60, lambda: self._forget(told))
-        self.show_top()
-
-    def _forget(self, told: Told) -> None:
-        """Take a message away again."""
-        self.told = [one for one in self.told if one is not told]
-        self.show_top()
-
-    def perform(self, deed: Callable[[], str], done: str) -> None:
-        """Run a blocking action in a worker; say what came of it (nothing where it returns no words)."""
-
-        def work() -> None:
-            try:
-                result = deed()
-            except MoetopError as error:
-                self.call_from_thread(self.say, error.sentence(), "error", "not done")
-            except OSError as error:
-                self.call_from_thread(self.say, str(error), "error", "not done")
-            else:
-                if result:
-                    self.call_from_thread(self.say, result, "information", done)
-
-        self.run_worker(work, thread=True, group="actions", name=done)
-
-    def copy_text(self, text: str, what: str, file_name: str) -> None:
-        """Copy by OSC 52 and keep a file beside it, since not every terminal takes the sequence."""
-        self.copy_to_clipboard(text)
-
-        def write() -> str:
-            path = self.actions.write_text(file_name, text)
-            return f"{what} sent to the terminal's clipboard (OSC 52); if yours does not take it: {path}"
-
-        self.perform(write, "copied")
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -85,6 +85,11 @@ def clock_time(t: float | None) -> str:
     return time.strftime("%H:%M:%S", time.localtime(t))
 
 
+def printed_time(t: float) -> str:
+    """Time of day of a time that was read from text without a zone, as it was printed."""
+    return time.strftime("%H:%M:%S", time.gmtime(t))
+
+
 def size(count: float | None) -> str:
     """Bytes with a binary unit."""
     if count is None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SMALLEST = (40, 10)
+"""Columns and lines under which a screen only says that it needs more."""
+
 ROOMY_LINES = 30
 """From so many lines on there are rules, several answers, a log of several lines, and toasts with a title."""
 

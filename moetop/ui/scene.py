@@ -172,6 +172,21 @@ def no_server_words(host: HostView) -> str:
     return "no serving process is known on this host so far"
 
 
+RECORDING = "recording"
+"""What a host's report calls a replay as its source."""
+
+
+def text_time(scene: Scene) -> str:
+    """The last time of day that pasted text prints, as printed since no zone is known; nothing where it has none."""
+    samples = [host.last_t for host in scene.hosts if host.last_t is not None and host.last_t >= fmt.EPOCH_FLOOR_S]
+    if samples:
+        return fmt.printed_time(max(samples))
+    reports = [host.report for host in scene.hosts if host.report.source != RECORDING]  # its log is older
+    logs = [events for report in reports for events in (report.events, *(s.events for s in report.servers))]
+    printed = [event.t_text for events in logs for event in events if event.t_text]
+    return (fmt.printed_clock(printed[-1]) or "") if printed else ""
+
+
 @dataclass(frozen=True)
 class Totals:
     """A host's GPUs together: means of percentages, sums of the rest; None where no GPU says."""

@@ -80,6 +80,7 @@ async def _picture(snapshot: Snapshot, columns: int, lines: int, theme: str | No
         clock=lambda: taken_at,
         ticking=False,
         mode="snapshot",
+        kind="live" if snapshot.taken_at is not None else "pasted",  # then its time is in its texts or not known
         no_color=False,
         ascii_only=False,
     )

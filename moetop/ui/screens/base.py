@@ -14,8 +14,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from moetop.model import ServerReport
-from moetop.ui import fmt, keys
-from moetop.ui.layout import ROOMY_LINES
+from moetop.ui import keys
+from moetop.ui.layout import ROOMY_LINES, SMALLEST
 from moetop.ui.logtext import server_of
 from moetop.ui.paint import fit, line_of
 from moetop.ui.scene import HostView, Scene, counts_words, no_server_words
@@ -26,10 +26,6 @@ from moetop.ui.widgets.prompt import YesNo
 
 if TYPE_CHECKING:
     from moetop.ui.app import MoetopApp
-
-SMALLEST = (40, 10)
-"""Columns and lines under which a screen only says that it needs more."""
-
 
 READONLY_WORDS = "moetop runs with --readonly: nothing that changes a host can be started"
 
@@ -136,6 +132,7 @@ class MoeScreen(Screen[None]):
         """Draw everything from the app's state."""
         if not self.is_mounted or not self.query("HeaderBar"):
             return
+        self.moetop.heed_place(self)
         with self.app.batch_update():
             notices = self.query_one(NoticeLines)
             notices.settle()
@@ -161,7 +158,7 @@ class MoeScreen(Screen[None]):
         header.left = "" if crumbs else self.header_words()
         header.right_pieces = [
             *self._worst_words(),
-            (f"   {fmt.clock_time(app.shown_t())}  ", "quiet"),
+            (f"   {app.time_words()}  ", "quiet"),
             *app.mode_words(),
         ]
         header.redraw()
@@ -240,7 +237,7 @@ class MoeScreen(Screen[None]):
             return
         why = self.refusal(name)
         if why is not None:
-            self.moetop.say(why, "warning", title=f"{keys.deed(name).title}: not now")
+            self.moetop.say(why, "warning", title=f"{keys.deed(name).title}: not now", here=True)
             return
         doer = getattr(self, f"do_{name}", None) or getattr(self.moetop, f"do_{name}")
         doer()

@@ -344,7 +344,11 @@ class FleetScreen(FleetPrompts):
     def _follow_cursor(self) -> None:
         """Charts and log of the new row, after the row itself is painted: a held key never waits for them."""
         self._following = False
-        if self.is_current:
+        if not self.is_current:
+            return
+        if self.moetop.heed_place(self):
+            self.show()
+        else:
             self._show_selected()
             self.show_footer()
 

@@ -182,7 +182,7 @@ class JobsScreen(MoeScreen):
 
         def answered(option: str | None) -> None:
             if option is not None:
-                app.perform(lambda: self._answer(job, option), "answered")
+                app.perform(lambda: self._answer(job, option), "answered", here=True)
 
         hint = "; ".join(f"{option}: {meaning}" if meaning else option for option, meaning in job.options)
         app.push_screen(QuestionScreen(job.question, options=names, hint=hint), answered)
@@ -194,7 +194,7 @@ class JobsScreen(MoeScreen):
     def do_cancel_job(self) -> None:
         job = self.chosen_job()
         if job is not None:
-            self.moetop.perform(lambda: self._cancel(job), "cancelling")
+            self.moetop.perform(lambda: self._cancel(job), "cancelling", here=True)
 
     def _cancel(self, job: JobView) -> str:
         self.moetop.actions.cancel_job(job.id)

@@ -102,5 +102,5 @@ class PlanScreen(MoeScreen):
             return
         app, plan = self.moetop, self.plan
         self.dismiss(None)
-        app.perform(lambda: f"job {app.actions.start_retune(plan)} runs on {plan.host}", "retune started")
+        app.perform(lambda: f"job {app.actions.start_retune(plan)} runs on {plan.host}", "retune started", here=True)
         app.open_screen(keys.JOBS)

@@ -20,11 +20,13 @@ GLYPHS = {"information": ("·", "notice"), "warning": ("▲", "warning"), "error
 
 @dataclass(frozen=True)
 class Told:
-    """A message: made harmless already, with its severity as Textual names it."""
+    """A message: made harmless already, with its severity as Textual names it. One that speaks of a `place` (a
+    screen and a host) goes when another is shown."""
 
     title: str
     text: str
     severity: str = "information"
+    place: tuple[int, str] | None = None
 
     def words(self) -> str:
         """Title and text in one."""
