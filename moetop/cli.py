@@ -295,8 +295,9 @@ def _run_snapshot(args: argparse.Namespace, config: Config) -> ExitCode:
     from moetop import session as sessions
     from moetop.export.output import open_output
 
-    output = open_output(args.snapshot, args.format or _format_of(args.snapshot))
-    session = sessions.open_session(args, config)
+    form = args.format or _format_of(args.snapshot)
+    output = open_output(args.snapshot, form)
+    session = sessions.open_session(args, config, charts=form == "md")
     if args.every is not None:
         return headless.run_every(session, output, args.every, _say, check=args.check)
     return headless.run_snapshot(session, output, _say, check=args.check)

@@ -103,7 +103,7 @@ def run_snapshot(session: Session, output: Output, say: Callable[[str], None], *
     """One snapshot, written, and its exit code. Raises the recorder's error where there was one."""
     _tell_faults(session, say)
     snapshot = sample_once(session)
-    output.write(snapshot)
+    output.write(snapshot, session.watch)
     Complaints(say).tell(snapshot)
     if session.recorder is not None and session.recorder.error is not None:
         raise session.recorder.error

@@ -115,14 +115,16 @@ def load_config(args: argparse.Namespace) -> Config:
     )
 
 
-def open_session(args: argparse.Namespace, config: Config) -> Session:
-    """The session that the arguments ask for; nothing is connected yet. Raises UsageError."""
+def open_session(args: argparse.Namespace, config: Config, *, charts: bool = False) -> Session:
+    """The session that the arguments ask for; nothing is connected yet. With `charts` series are kept even where no
+    screen shows them. Raises UsageError."""
     for_snapshot = args.snapshot is not None
     window_s = config.window_s
     if window_s is None:
         window_s = SNAPSHOT_WINDOW_S if for_snapshot else SCREEN_WINDOW_S
     flat_out = for_snapshot and args.every is None
-    charts = not for_snapshot and (args.record is None or sys.stdout.isatty())  # 2 MiB a GPU in six hours
+    shown = not for_snapshot and (args.record is None or sys.stdout.isatty())
+    charts = charts or shown  # 2 MiB a GPU in six hours
     if args.log is not None or args.smi_log is not None or args.metrics is not None:
         from moetop.triage.offline import offline_transport
 
@@ -130,7 +132,7 @@ def open_session(args: argparse.Namespace, config: Config) -> Session:
         transport = offline_transport(
             log=args.log, smi_log=args.smi_log, metrics=args.metrics, window_s=window_s, say=say
         )
-        return _assemble([transport], window_s, kind="pasted", flat_out=True)
+        return _assemble([transport], window_s, kind="pasted", flat_out=True, charts=charts and for_snapshot)
     if args.replay is not None:
         return _replay_session(args, window_s, flat_out=flat_out, charts=charts)
     if args.demo:

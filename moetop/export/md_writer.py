@@ -9,6 +9,7 @@ from typing import Any
 
 from moetop.export.chart import power_map
 from moetop.export.plainform import to_plain
+from moetop.export.sparks import SeriesSource, host_chart
 from moetop.model import EventSeverity, Snapshot
 from moetop.text import plain
 
@@ -181,7 +182,7 @@ def _log(server: dict[str, Any]) -> Iterator[str]:
         yield from ("", *_code("\n".join(plain(line) for line in lines)))
 
 
-def _host(host: dict[str, Any]) -> Iterator[str]:
+def _host(host: dict[str, Any], chart: list[str]) -> Iterator[str]:
     yield f"## {_inert(host['name'])}: {_inert(host['headline'])}"
     yield ""
     facts = [f"status {host['status']}"]
@@ -194,6 +195,9 @@ def _host(host: dict[str, Any]) -> Iterator[str]:
     if host["gpus"]:
         yield ""
         yield from _gpus(host)
+    if chart:
+        yield ""
+        yield from _code("\n".join(chart))
     said = {line for finding in host["findings"] for line in finding["remedy"]}
     for server in host["servers"]:
         yield ""
@@ -207,14 +211,14 @@ def _host(host: dict[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def write_md(snapshot: Snapshot) -> bytes:
-    """The snapshot as a Markdown report."""
+def write_md(snapshot: Snapshot, series: SeriesSource | None = None) -> bytes:
+    """The snapshot as a Markdown report, with the course of its values where `series` has it."""
     whole = to_plain(snapshot)
     seen = whole["window_s"] is not None and any(host["gpus"] for host in whole["hosts"])
     window = f", states over {whole['window_s']:g} s" if seen else ""
     lines = [f"# moetop: {_inert(whole['headline'])}", "", f"{_time(whole['taken_at'])}{window}", ""]
     lines.extend(_chart(whole["hosts"]))
-    for host in whole["hosts"]:
-        lines.extend(_host(host))
+    for report, host in zip(snapshot.hosts, whole["hosts"], strict=True):
+        lines.extend(_host(host, host_chart(report, series) if series is not None else []))
     lines.append(_inert(f"Written by moetop {whole['moetop']}."))
     return ("\n".join(lines) + "\n").encode("utf-8")

@@ -8,26 +8,40 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from moetop.errors import UsageError
 from moetop.model import Snapshot
 from moetop.stdout import unwritable_stdout
 from moetop.text import plain
 
+if TYPE_CHECKING:
+    from moetop.export.sparks import SeriesSource
+
 FORMATS = ("json", "csv", "md", "svg")
 
 
-def writer_for(form: str) -> Callable[[Snapshot], bytes]:
+class Writer(Protocol):
+    """Writes a snapshot in one format. `series` has the course of its values, for those formats that show it."""
+
+    def __call__(self, snapshot: Snapshot, series: SeriesSource | None = None) -> bytes: ...
+
+
+def _momentary(write: Callable[[Snapshot], bytes]) -> Writer:
+    """A writer of a format that shows one moment."""
+    return lambda snapshot, series=None: write(snapshot)
+
+
+def writer_for(form: str) -> Writer:
     """The function that writes `form`; loads only what it needs."""
     if form == "json":
         from moetop.export.json_writer import write_json
 
-        return write_json
+        return _momentary(write_json)
     if form == "csv":
         from moetop.export.csv_writer import write_csv
 
-        return write_csv
+        return _momentary(write_csv)
     if form == "md":
         from moetop.export.md_writer import write_md
 
@@ -35,14 +49,14 @@ def writer_for(form: str) -> Callable[[Snapshot], bytes]:
     if form == "svg":
         from moetop.export.svg_writer import write_svg
 
-        return write_svg
+        return _momentary(write_svg)
     raise UsageError(f"unknown format {plain(form, 40)!r}", f"use one of {', '.join(FORMATS)}")
 
 
 class Output(Protocol):
     """A place for snapshots in one format."""
 
-    def write(self, snapshot: Snapshot) -> None:
+    def write(self, snapshot: Snapshot, series: SeriesSource | None = None) -> None:
         """Write one snapshot as the whole content."""
 
     def write_line(self, snapshot: Snapshot) -> None:
@@ -65,8 +79,8 @@ class _Stream:
         except OSError as error:
             raise unwritable_stdout(error) from None
 
-    def write(self, snapshot: Snapshot) -> None:
-        self._put(self._write(snapshot))
+    def write(self, snapshot: Snapshot, series: SeriesSource | None = None) -> None:
+        self._put(self._write(snapshot, series))
 
     def write_line(self, snapshot: Snapshot) -> None:
         from moetop.export.json_writer import write_json_line
@@ -81,8 +95,8 @@ class _File:
         self._path = path
         self._write = writer_for(form)
 
-    def write(self, snapshot: Snapshot) -> None:
-        replace_file(self._path, self._write(snapshot))
+    def write(self, snapshot: Snapshot, series: SeriesSource | None = None) -> None:
+        replace_file(self._path, self._write(snapshot, series))
 
     def write_line(self, snapshot: Snapshot) -> None:
         from moetop.export.json_writer import write_json_line
@@ -109,8 +123,8 @@ class _Device:
                 raise unwritable(self._path, error) from None
         return self._stream
 
-    def write(self, snapshot: Snapshot) -> None:
-        self._opened().write(snapshot)
+    def write(self, snapshot: Snapshot, series: SeriesSource | None = None) -> None:
+        self._opened().write(snapshot, series)
 
     def write_line(self, snapshot: Snapshot) -> None:
         self._opened().write_line(snapshot)

@@ -226,7 +226,7 @@ def test_with_a_debug_file_the_traceback_of_a_fault_is_there_and_only_there(
 
     from moetop import session
 
-    def fails(*_: object) -> None:
+    def fails(*_: object, **given: object) -> None:
         raise ZeroDivisionError("token=sk-abcdefghijklmnopqrstuvwx")
 
     monkeypatch.setattr(session, "open_session", fails)

@@ -200,7 +200,7 @@ def test_of_very_many_hosts_that_cannot_be_watched_the_first_are_named(tmp_path:
 
 def test_the_fleet_is_stopped_whatever_happens(tmp_path: Path) -> None:
     class Full:
-        def write(self, taken: Snapshot) -> None:
+        def write(self, taken: Snapshot, series: object = None) -> None:
             raise OSError(28, "No space left on device")
 
         write_line = write
