@@ -132,13 +132,17 @@ class _Candidate:
 
 @dataclass(slots=True)
 class Login:
-    """One login on an open, verified session. `run` returns when it is through or raises LinkError."""
+    """One login on an open, verified session. `run` returns when it is through or raises LinkError.
+
+    `on_question` is called before a person may be asked, who may take minutes.
+    """
 
     session: paramiko.Transport
     settings: Settings
     target: HostTarget
     prompt: Prompt | None = None
     keys: KeyRing = field(default_factory=lambda: shared_keys)
+    on_question: Callable[[], None] = lambda: None
     tried: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
@@ -188,7 +192,7 @@ class Login:
             return self._try_keys(candidates)
         if self.prompt is None or not self.target.ask_password:
             return False
-        self.session.auth_timeout = PROMPT_TIMEOUT_S
+        self._await_person()
         return self._try_password() if method == "password" else self._try_questions()
 
     def _attempt(self, call: Callable[[], list[str]]) -> bool:
@@ -255,7 +259,7 @@ class Login:
     def _with_certificate(self, path: Path, prompt: Prompt | None) -> paramiko.PKey | str:
         """The key of `path`, carrying the CertificateFile made for it, if there is one."""
         if prompt is not None:
-            self.session.auth_timeout = PROMPT_TIMEOUT_S
+            self._await_person()
         key = self.keys.load(path, prompt)
         if isinstance(key, str):
             return key
@@ -283,6 +287,10 @@ class Login:
         return [key for key in keys if not key.get_name().startswith("sk-")]
 
     # ── questions ────────────────────────────────────────────────────────────────────────────────
+
+    def _await_person(self) -> None:
+        self.session.auth_timeout = PROMPT_TIMEOUT_S
+        self.on_question()
 
     def _place(self) -> tuple[str, str, int]:
         return (self.settings.user, self.settings.hostname, self.settings.port)

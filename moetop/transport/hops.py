@@ -7,8 +7,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import paramiko
 
@@ -20,9 +19,7 @@ from moetop.transport.host_keys import key_names, preferred_types, verify
 from moetop.transport.known_hosts import KnownHosts
 from moetop.transport.reach import ProxyProcess, connect_tcp
 from moetop.transport.ssh_config import MAX_HOPS, Settings, hop_target, resolve
-
-MAX_STARTING = 6
-"""Logins at once to one first hop: sshd refuses some from 10 on (MaxStartups 10:30:100), others want in too."""
+from moetop.transport.starting import PLACE_WAIT_S, Place, first_hop
 
 MAX_CHANNELS = 3
 """Session channels of one connection: the probe, a command, one to spare (sshd's MaxSessions is 10)."""
@@ -32,22 +29,16 @@ CHANNEL_TIMEOUT_S = 15.0
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else its errors reach the terminal
 
-_starting: dict[tuple[str, int], threading.BoundedSemaphore] = {}
-_starting_lock = threading.Lock()
 
+class _Session(paramiko.Transport):
+    """A session whose key exchange waits for a place among the logins once the host has greeted."""
 
-@contextmanager
-def _start_slot(first: Settings, given_up: threading.Event) -> Iterator[None]:
-    """Wait for a place among those who log in at the same first hop."""
-    with _starting_lock:
-        slot = _starting.setdefault((first.hostname, first.port), threading.BoundedSemaphore(MAX_STARTING))
-    while not slot.acquire(timeout=0.2):
-        if given_up.is_set():
-            raise LinkError("the attempt was given up", code="closed")
-    try:
-        yield
-    finally:
-        slot.release()
+    place: Place | None = None
+
+    def _check_banner(self) -> None:
+        super()._check_banner()  # type: ignore[misc]  # missing from the stubs
+        if self.place is not None:
+            self.place.take()
 
 
 def find_route(target: HostTarget) -> list[tuple[HostTarget, Settings]]:
@@ -85,7 +76,7 @@ class Connection:
         self._streaming = streaming
         self._retired = False
         self._prompt = prompt
-        self._sessions: list[paramiko.Transport] = []
+        self._sessions: list[_Session] = []
         self._base: socket.socket | None = None
         self._proxy: ProxyProcess | None = None
         self._lock = threading.Lock()
@@ -154,9 +145,10 @@ class Connection:
     def connect(self) -> None:
         """Go all the way. Raises LinkError; whatever was opened is closed then."""
         try:
-            route = find_route(self.target)
+            with Place(self.given_up):  # asking `ssh -G` starts a process
+                route = find_route(self.target)
             first = route[0][1]
-            with _start_slot(first, self.given_up):
+            with first_hop(first, self.given_up):
                 sock = self._reach(first)
                 self._join_hop(sock, *route[0])
             for hop, settings in route[1:]:
@@ -239,22 +231,26 @@ class Connection:
     def _join_hop(self, sock: socket.socket | paramiko.Channel, hop: HostTarget, settings: Settings) -> None:
         """Greeting, key exchange, host key, login."""
         known = KnownHosts([*settings.user_known_hosts, *settings.global_known_hosts])
-        session = paramiko.Transport(sock)
+        session = _Session(sock)
+        session.place = place = Place(self.given_up)
         self._sessions.append(session)
         session.banner_timeout = max(GREETING_TIMEOUT_S, self._timeout_s(settings))
         session.handshake_timeout = session.banner_timeout
         names = key_names(settings)
         options = session.get_security_options()
         options.key_types = preferred_types(options.key_types, settings, known.key_types(names))
-        self._greet(session, settings)
-        verify(session, hop, settings, known, names, jumped=len(self._sessions) > 1, notes=self.notes)
-        Login(session, settings, hop, self._prompt).run()
+        try:
+            self._greet(session, settings)
+            verify(session, hop, settings, known, names, jumped=len(self._sessions) > 1, notes=self.notes)
+            Login(session, settings, hop, self._prompt, on_question=place.leave).run()
+        finally:
+            place.leave()
 
     def _greet(self, session: paramiko.Transport, settings: Settings) -> None:
         begun = time.monotonic()
         shown = f"{settings.hostname} port {settings.port}"
         try:
-            session.start_client(timeout=session.banner_timeout * 2)
+            session.start_client(timeout=session.banner_timeout * 2 + PLACE_WAIT_S)
             if not session.initial_kex_done:
                 raise LinkError(f"{shown} did not finish the key exchange in time", code="banner")
         except paramiko.ssh_exception.IncompatiblePeer as error:

@@ -13,6 +13,7 @@ from moetop.transport.fallback import open_fallback
 from moetop.transport.process import ProcessPipe, run_process
 from moetop.transport.spawn import spawn
 from moetop.transport.ssh_config import find_ssh, ssh_arguments
+from moetop.transport.starting import Place
 from moetop.transport.stream import BytePipe, Ending, last_words, probe_command, start_probe
 
 SSH_FAILED = 255
@@ -54,10 +55,16 @@ class OpensshTransport:
         self._target = target
         self._lock = threading.Lock()
         self._pipe: ProcessPipe | None = None
-        self._closed = False
+        self._closed = threading.Event()
 
     def open(self, options: Mapping[str, object], notes: tuple[bytes, ...] = ()) -> Channel:
         python = self._target.python
+        place = Place(self._closed)
+        place.take()
+        # of ssh it cannot be seen when it is through with the login and waits for the login shell
+        through = threading.Timer(self._target.connect_timeout_s, place.leave)
+        through.daemon = True
+        through.start()
         try:
             pipe, _ = self._start(probe_command(python))
             return start_probe(pipe, options, python=python, notes=notes)
@@ -65,6 +72,9 @@ class OpensshTransport:
             if error.code not in ("no_python", "old_python"):
                 raise
             return open_fallback(self._start, options, error)
+        finally:
+            through.cancel()
+            place.leave()
 
     def run(self, argv: Sequence[str], stdin: bytes = b"", timeout_s: float = 30.0) -> Completed:
         self._check_open()
@@ -75,7 +85,7 @@ class OpensshTransport:
 
     def close(self) -> None:
         with self._lock:
-            self._closed = True
+            self._closed.set()
             pipe = self._pipe
         if pipe is not None:
             pipe.shut()
@@ -85,13 +95,13 @@ class OpensshTransport:
         pipe = _SshProcess(self._command(command), self._target)
         with self._lock:
             self._pipe = pipe
-            closed = self._closed
+            closed = self._closed.is_set()
         if closed:
             pipe.shut()
         return pipe, ()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._closed.is_set():
             raise LinkError("the transport is closed", code="closed", retry=False)
 
     def _command(self, command: str) -> list[str]:
