@@ -37,17 +37,20 @@ class Wiring:
 
 @dataclass(frozen=True)
 class Changes:
-    """What reading anew changed: names of hosts."""
+    """What reading anew changed, and who is named and stays away since removed by hand: names of hosts."""
 
     added: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
 
     def sentence(self) -> str:
         """The changes in words."""
         kinds = (("added", self.added), ("dropped", self.dropped), ("connected anew", self.changed))
-        parts = [f"{_few(names)} {verb}" for verb, names in kinds if names]
-        return f"configuration read anew: {'; '.join(parts) or 'the hosts are the same'}"
+        parts = [f"{_few(names)} {verb}" for verb, names in kinds if names] or ["the hosts are the same"]
+        if self.away:
+            parts.append(f"{_few(self.away)} removed by hand, not watched")
+        return f"configuration read anew: {'; '.join(parts)}"
 
 
 def _few(names: Sequence[str]) -> str:
@@ -75,6 +78,8 @@ class Reloader:
         self._wiring = wiring
         self._read = read
         self._by_hand: dict[str, HostSpec] = {}
+        self._entries = _by_name(config)
+        self._away: dict[str, HostSpec] = {}
         self._notices: deque[str] = deque(maxlen=MAX_NOTICES)
         self._lock = threading.Lock()
         self._asked = threading.Event()
@@ -83,7 +88,8 @@ class Reloader:
     def reload(self) -> Changes:
         """Read the configuration anew and do what it says. Raises UsageError; nothing is changed then.
 
-        Hosts added by hand stay; those removed by hand come back where the configuration names them.
+        Hosts added by hand stay. Those removed by hand stay away until what the configuration says of them changes
+        (its own entry, its group's, the defaults), or until they are added again.
         """
         if self._read is None:
             raise UsageError("no configuration file was read at the start", "start with --config FILE")
@@ -91,28 +97,37 @@ class Reloader:
             new = self._read()
             if not new.hosts:
                 raise UsageError("the configuration names no host any more; nothing was changed")
-            names = {host.name for host in new.hosts}
-            kept = tuple(host for name, host in self._by_hand.items() if name not in names)
-            return self._become(replace(new, hosts=new.hosts + kept))
+            entries = _by_name(new)
+            away = {name: entry for name, entry in self._away.items() if entries.get(name) == entry}
+            named = tuple(host for host in new.hosts if host.name not in away)
+            kept = tuple(host for name, host in self._by_hand.items() if name not in entries)
+            changes = self._become(replace(new, hosts=named + kept))
+            self._entries, self._away = entries, away
+            return replace(changes, away=tuple(away))
 
     def add_host(self, text: str) -> str:
         """Watch one more host, `[user@]host[:port]` or a name of the configuration; its name. Raises MoetopError."""
         with self._lock:
-            host = self.config.host(text)
-            if any(host.name == known.name for known in self.config.hosts):
+            known = replace(self.config, hosts=(*self.config.hosts, *self._away.values()))
+            host = known.host(text)
+            if any(host.name == one.name for one in self.config.hosts):
                 raise UsageError(f"{host.name} is watched already")
             self._wiring.target(self.config, host)
-            self._by_hand[host.name] = host
             self._become(replace(self.config, hosts=(*self.config.hosts, host)))
+            if self._away.pop(host.name, None) != host:
+                self._by_hand[host.name] = host
             return host.name
 
     def remove_host(self, name: str) -> None:
-        """Stop watching a host and forget it. Raises UsageError where it is not watched."""
+        """Stop watching a host and forget it; it stays away as `reload` says. Raises UsageError where it is not
+        watched."""
         with self._lock:
             left = tuple(host for host in self.config.hosts if host.name != name)
             if len(left) == len(self.config.hosts):
                 raise UsageError(f"{plain(name, 80)} is not watched")
             self._by_hand.pop(name, None)
+            if name in self._entries:
+                self._away[name] = self._entries[name]
             self._become(replace(self.config, hosts=left))
 
     def take_notices(self) -> list[str]:
@@ -125,7 +140,7 @@ class Reloader:
     def _become(self, new: Config) -> Changes:
         """Let go what is gone or changed, then take up what is new. Targets are checked before anything is touched."""
         old = self.config
-        before, after = ({host.name: host for host in config.hosts} for config in (old, new))
+        before, after = _by_name(old), _by_name(new)
         targets = {name: self._wiring.target(new, host) for name, host in after.items()}
         dropped = tuple(name for name in before if name not in after)
         added = tuple(name for name in after if name not in before)
@@ -194,6 +209,10 @@ class Reloader:
                 sentence = f"configuration not read anew: {error.sentence()}"
             _log.info("%s", sentence)
             say(sentence)
+
+
+def _by_name(config: Config) -> dict[str, HostSpec]:
+    return {host.name: host for host in config.hosts}
 
 
 def _place(target: HostTarget) -> tuple[str, str | None, int | None, str]:

@@ -136,16 +136,47 @@ def bench() -> Iterator[Bench]:
     started.fleet.stop()
 
 
-def test_hosts_added_and_removed_by_hand_outlive_a_reading_that_does_not_name_them(bench: Bench) -> None:
+def test_a_host_added_by_hand_stays_when_the_configuration_is_read_anew(bench: Bench) -> None:
     assert bench.reloader.add_host("me@extra:2222") == "extra:2222"
     bench.watch.wait(bench.watching("extra:2222"), 5)
     assert bench.become("hosts: [a, b]") == "configuration read anew: the hosts are the same"
     assert bench.watch.names() == ["a", "b", "extra:2222"]
+    assert "b dropped" in bench.become("hosts: [a]")
     bench.reloader.remove_host("extra:2222")
+    assert bench.watch.names() == ["a"]
+    assert "extra:2222 added" in bench.become("hosts: [a, 'extra:2222']"), "now it is the configuration that wants it"
+    assert bench.opened == ["a", "b", "extra:2222", "extra:2222"]
+
+
+def test_a_host_removed_by_hand_stays_away_until_what_is_said_of_it_changes(bench: Bench) -> None:
     bench.reloader.remove_host("a")
-    assert bench.watch.names() == ["b"]
-    assert "a added" in bench.become("hosts: [a, b]")
-    assert bench.opened == ["a", "b", "extra:2222", "a"]
+    stays = "configuration read anew: the hosts are the same; a removed by hand, not watched"
+    assert [bench.become("hosts: [a, b]"), bench.become("theme: dark\nhosts: [a, b]")] == [stays, stays]
+    assert "c added; a removed by hand" in bench.become("hosts: [a, b, c]")
+    assert bench.watch.names() == ["b", "c"]
+    assert bench.become("hosts: [{name: a, user: me}, b, c]") == "configuration read anew: a added"
+    bench.reloader.remove_host("a")
+    assert bench.become("hosts: [b, c]") == "configuration read anew: the hosts are the same"
+    assert bench.become("hosts: [a, b, c]") == "configuration read anew: a added", "taken out and put in again"
+
+
+def test_a_host_removed_by_hand_and_added_again_is_the_one_of_the_configuration(bench: Bench) -> None:
+    bench.become("hosts: [{name: a, address: elsewhere, port: 2222}, b]")
+    bench.reloader.remove_host("a")
+    assert bench.reloader.add_host("a") == "a"
+    again = next(host for host in bench.reloader.config.hosts if host.name == "a")
+    assert (again.address, again.port) == ("elsewhere", 2222)
+    assert bench.become("hosts: [b]") == "configuration read anew: a dropped"
+
+
+def test_a_configuration_that_cannot_be_followed_forgets_nobody_who_was_removed(bench: Bench) -> None:
+    bench.reloader.remove_host("a")
+    with pytest.raises(UsageError):
+        bench.become("theme: dark")
+    assert "a removed by hand" in bench.become("hosts: [a, b]")
+    bench.reloader.remove_host("b")
+    assert bench.become("hosts: [a, b]").endswith("the hosts are the same; a, b removed by hand, not watched")
+    assert bench.watch.names() == []
 
 
 @pytest.mark.parametrize("text", ["a", "-oProxyCommand=x", "$(touch x)", "", "a:port"])
