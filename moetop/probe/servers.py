@@ -22,6 +22,7 @@ NUMBERS_EVERY_S = 5.0
 NUMBERS_SOON_S = 1.0  # before the first numbers and to the second ones, which give the rates
 HEALTH_EVERY_S = 2.0
 INVENTORY_EVERY_S = 60.0
+HIDDEN_AFTER_S = 4.0  # NVML's list is read every 3 s and names a process that just ended
 
 Emit = Callable[["dict[str, Any]", bool], None]
 
@@ -59,6 +60,7 @@ class ServerWatch:
         self._watched: dict[tuple[int, int], _Watched] = {}
         self._health: set[str] = set()
         self._told: set[str] = set()
+        self._unseen: dict[int, float] = {}
         self._ports: set[int] = set()
         self._retune: str | None = None
         self._searched = False
@@ -260,10 +262,15 @@ class ServerWatch:
             self._tell("no_server", "no SGLang, vLLM or TensorRT-LLM server process was found on this host", "info")
         if os.getpid() != 1 and procfs.stat(1) is None:
             self._tell("not_permitted", "/proc hides other users' processes (hidepid): their servers are not seen")
-        unseen = [pid for pid in gpu_pids if procfs.stat(pid) is None]
-        if unseen and gpu_pids and len(unseen) == len(gpu_pids):
+        if self._stay_unseen({pid for pid in gpu_pids if procfs.stat(pid) is None}, gpu_pids):
             message = "the GPU driver names processes that are not in this /proc (another container or hidden)"
             self._tell("not_permitted", message)
+
+    def _stay_unseen(self, unseen: set[int], named: set[int]) -> bool:
+        """Whether all processes that the driver names are hidden, and one of them for longer than it takes to end."""
+        now = time.monotonic()
+        self._unseen = {pid: self._unseen.get(pid, now) for pid in unseen}
+        return bool(unseen) and unseen == named and now - min(self._unseen.values()) >= HIDDEN_AFTER_S
 
     def _say_searched(self, message: str) -> None:
         """Once, after the first pass: which log files are read besides those of the servers that were named."""

@@ -19,7 +19,9 @@ import msgspec
 import pytest
 
 from moetop import model
+from moetop.probe import servers
 from moetop.probe.servers import ServerWatch
+from tests.rig.sshd_rig import until
 from tests.rig.standin.prefix import command, make_prefix
 
 LITERALS = (
@@ -124,6 +126,27 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.close()
 
 
+def test_a_gpu_process_that_is_not_in_proc_is_told_once_it_cannot_be_one_that_just_ended(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "HIDDEN_AFTER_S", 2.0)
+
+    def told() -> list[str]:
+        return [f["message"] for f in bench.frames if f["type"] == "status" and f["code"] == "not_permitted"]
+
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    bench.look()
+    bench.watch.gpu_pids({0: [ended.pid]})
+    until(lambda: bench.watch._unseen)
+    assert not told()
+    bench.watch.gpu_pids({0: [os.getpid()]})
+    until(lambda: not bench.watch._unseen)
+    bench.watch.gpu_pids({0: [ended.pid]})
+    bench.wait(told)
+    assert "another container or hidden" in told()[0]
+
+
 def test_three_engines_side_by_side_are_found_with_log_version_port_and_numbers(bench: Bench, tmp_path: Path) -> None:
     ports = [free_port() for _ in range(3)]
     logs = [tmp_path / f"{name}.log" for name in ("sglang", "vllm", "trt")]
@@ -212,7 +235,8 @@ def test_output_through_tee_is_followed_and_the_fix_is_said(bench: Bench, tmp_pa
     port = free_port()
     bench.start("vllm", "m", "--port", str(port), shell=f'"$0" "$@" 2>&1 | tee -a {tmp_path}/tee.log')
     bench.look()
-    frame = bench.wait(lambda: bench.server(port))
+    bench.wait(lambda: "target" in bench.server(port).get("log", {}))  # tee may start a moment after the server
+    frame = bench.server(port)
     assert frame["log"]["kind"] == "pipe" and frame["log"]["target"] == f"{tmp_path}/tee.log"
     assert "tee" in frame["log"]["why"] and ">> FILE" in frame["log"]["fix"]
     bench.wait(lambda: any("startup complete" in line for line in bench.lines(f"{tmp_path}/tee.log")))
