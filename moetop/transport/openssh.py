@@ -67,7 +67,7 @@ class OpensshTransport:
         through.start()
         try:
             pipe, _ = self._start(probe_command(python))
-            return start_probe(pipe, options, python=python, notes=notes)
+            return start_probe(pipe, options, python=python, label=self._target.label, notes=notes)
         except LinkError as error:
             if error.code not in ("no_python", "old_python"):
                 raise

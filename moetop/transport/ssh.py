@@ -115,7 +115,7 @@ class SshTransport:
         python = self._target.python
         try:
             pipe, notes = self.start(probe_command(python))
-            return start_probe(pipe, options, python=python, notes=notes)
+            return start_probe(pipe, options, python=python, label=self._target.label, notes=notes)
         except LinkError as error:
             if error.code not in ("no_python", "old_python"):
                 raise

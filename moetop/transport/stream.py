@@ -159,24 +159,25 @@ def start_probe(
     options: Mapping[str, object],
     *,
     python: str = "python3",
-    timeout_s: float = MARKER_TIMEOUT_S,
+    label: str | None = None,
     notes: tuple[bytes, ...] = (),
     program: bytes | None = None,
 ) -> ProbeChannel:
     """Wait for the loader's marker, send the program, hand out the channel.
 
-    `program` is sent instead of the packed probe; nothing is where it is empty.
+    `label` is the host as `ssh` takes it, None on this machine. `program` is sent instead of the packed probe;
+    nothing is where it is empty.
     Raises LinkError with code no_python, old_python, no_shell, shell_exits, no_marker or lost; the
     pipe is released then.
     """
     try:
-        rest = _await_marker(pipe, python, timeout_s)
+        rest = _await_marker(pipe, python, label)
         if program is None:
             from moetop.transport.bootstrap import payload
 
             program = payload(options)
         if program:
-            pipe.write(program, timeout_s)
+            pipe.write(program, MARKER_TIMEOUT_S)
     except BaseException:
         pipe.shut()
         pipe.finish()
@@ -184,12 +185,12 @@ def start_probe(
     return ProbeChannel(pipe, rest, notes)
 
 
-def _await_marker(pipe: BytePipe, python: str, timeout_s: float) -> bytes:
+def _await_marker(pipe: BytePipe, python: str, label: str | None) -> bytes:
     """Pass over what a login script prints until the marker ends a line; what came after it."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + MARKER_TIMEOUT_S
     seen = b""
     while time.monotonic() < deadline:
-        data = pipe.read(min(POLL_S, timeout_s))
+        data = pipe.read(min(POLL_S, MARKER_TIMEOUT_S))
         if data is None:
             continue
         if not data:
@@ -216,10 +217,20 @@ def _await_marker(pipe: BytePipe, python: str, timeout_s: float) -> bytes:
                 "log in by hand and see what its start files do",
                 code="no_marker",
             )
-    said = last_words(seen.decode("utf-8", "replace"))
-    raise LinkError(
-        f"the probe did not start within {timeout_s:.0f} s" + (f" (last seen: {said})" if said else ""),
-        "log in by hand and see whether a command can be run",
+    pipe.shut()
+    raise _no_marker(seen, pipe.finish(), label)
+
+
+def _no_marker(seen: bytes, ending: Ending, label: str | None) -> LinkError:
+    """Time is up and no program ran: with an unharmed sshd that is the login shell at its start files."""
+    said = last_words(seen.decode("utf-8", "replace")) or last_words(ending.stderr)
+    if label is None:
+        told = f" (last seen: {said})" if said else ""
+        return LinkError(f"the probe did not start within {MARKER_TIMEOUT_S:.0f} s{told}", code="no_marker")
+    did = f"last printed: {said}" if said else "printed nothing"
+    return LinkError(
+        f"the login shell started no program within {MARKER_TIMEOUT_S:.0f} s; it {did}",
+        f"its start files (.bashrc, .profile, .zshenv) are the usual cause: `ssh {label} true` should return at once",
         code="no_marker",
     )
 

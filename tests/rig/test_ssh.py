@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import socket
 import stat
 import subprocess
@@ -16,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from moetop.errors import LinkError
-from moetop.transport import open_transport
+from moetop.transport import open_transport, stream
 from moetop.transport.auth import KeyRing
 from moetop.transport.base import Transport
 from moetop.transport.ssh import SshTransport
-from tests.rig.sshd_rig import Client, Sshd, free_port, is_running, keygen, until
+from tests.rig.sshd_rig import USER, Client, Sshd, free_port, is_running, keygen, until
 
 pytestmark = pytest.mark.usefixtures("tiny_probe")
 FAST = {"interval_s": 0.05}
@@ -474,6 +475,34 @@ def test_a_shell_that_starts_no_probe_is_described(
     assert error.code == code
     assert words in str(error)
     assert error.advice
+
+
+@pytest.mark.skipif(Path(pwd.getpwnam(USER).pw_shell).name != "bash", reason="the login shell is not bash")
+@pytest.mark.parametrize(
+    ("lines", "did"),
+    [
+        ("sleep 60", "it printed nothing"),
+        ("printf 'Loading \\033[31mmodules'; sleep 60", "it last printed: Loading modules"),
+        ("echo 'pyenv: cannot rehash' >&2; sleep 60", "it last printed: pyenv: cannot rehash"),
+    ],
+)
+def test_a_login_shell_that_hangs_in_its_start_files_is_named_as_the_cause(
+    sshd: Sshd,
+    client: Client,
+    to: Callable[..., Transport],
+    monkeypatch: pytest.MonkeyPatch,
+    lines: str,
+    did: str,
+) -> None:
+    monkeypatch.setattr(stream, "MARKER_TIMEOUT_S", 2.0)
+    (sshd.folder / "home" / ".bashrc").write_text(f"{lines}\n")
+    target = client.target(sshd)
+    error = refusal(to(target))
+    assert error.code == "no_marker" and error.retry
+    assert str(error) == f"the login shell started no program within 2 s; {did}"
+    assert error.advice is not None and f"`ssh {target.label} true` should return at once" in error.advice
+    assert ".bashrc" in error.advice
+    until(lambda: not sshd.session_pids())
 
 
 SMI = """#!/bin/sh
