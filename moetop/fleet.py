@@ -88,11 +88,14 @@ class Supervisor:
         if session is not None:
             session.channel.close()
 
-    def retry(self) -> None:
-        """Do not wait for the next try, make it now; somebody is there to answer what it asks."""
+    def retry(self) -> bool:
+        """Make the next try now; somebody is there to answer what it asks. False where none is waited for."""
+        if self._link.next_try_t is None:
+            return False
         if isinstance(self.transport, Asking):
             self.transport.ask_again()
         self._again.set()
+        return True
 
     def set_interval(self, interval_s: float) -> None:
         """Sample so often from now on and after reconnects. Raises LinkError when the probe cannot be told."""
@@ -326,9 +329,10 @@ class Fleet:
         """Send a control line to a host's probe. Raises LinkError."""
         self._host(host).send(line)
 
-    def retry(self, host: str) -> None:
-        """Try to reach a lost host now. Raises LinkError where it is not watched."""
-        self._host(host).retry()
+    def retry(self, host: str) -> bool:
+        """Try to reach a lost host now, asking again what was left unanswered or answered wrongly. False where it is
+        not lost or a try is being made already. Raises LinkError where it is not watched."""
+        return self._host(host).retry()
 
     def transport(self, host: str) -> Transport:
         """The transport of a watched host, to run commands over. Raises LinkError."""

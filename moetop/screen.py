@@ -117,6 +117,10 @@ class SessionActions(NoActions):
         """Stop watching a host. Raises MoetopError."""
         self._reloader().remove_host(name)
 
+    def reconnect(self, host: str) -> str:
+        """Try a lost host now; what was asked and not answered is asked again. Raises MoetopError."""
+        return self._session.reconnect(host)
+
     def take_notices(self) -> list[str]:
         """Sentences that came up since the last call (the configuration was read anew), oldest first."""
         return [] if self._session.reloader is None else self._session.reloader.take_notices()

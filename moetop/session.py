@@ -14,9 +14,11 @@ from moetop.asking import person
 from moetop.config import Config, HostSpec, Overrides, merge
 from moetop.config import load_config as read_config_file
 from moetop.diagnose.host import RECORDING
-from moetop.errors import ExitCode
+from moetop.errors import ExitCode, UsageError
 from moetop.fleet import Fleet
+from moetop.model import LinkPhase
 from moetop.recording import Recorder
+from moetop.text import plain
 from moetop.transport.base import HostTarget, ProbeOptions, Transport
 from moetop.watch import Watch
 
@@ -84,6 +86,17 @@ class Session:
             self.fleet.stop()
             if self.recorder is not None:
                 self.recorder.close()
+
+    def reconnect(self, host: str) -> str:
+        """Try a lost host now, not when its pause is over; a passphrase or password that was left out or wrong is
+        asked for again. A sentence on it. Raises MoetopError where there is no such host or no connection to make."""
+        if self.kind != "live":
+            raise UsageError("there is no connection to make: the hosts are read from a file or made up")
+        shown = plain(host, 80)
+        if self.fleet.retry(host):
+            return f"{shown}: trying again now"
+        trying = self.watch.link_of(host).phase is LinkPhase.CONNECTING
+        return f"{shown}: being tried already" if trying else f"{shown}: connected already"
 
     def taken_at(self) -> float | None:
         """Epoch seconds of a snapshot taken now: of a recording its newest sample's, None where its times are no

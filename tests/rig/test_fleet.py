@@ -299,8 +299,14 @@ def test_what_trying_again_cannot_mend_is_tried_seldom_but_at_once_when_asked(
     fleet = watching(host)
     ear.until(ear.saw(LinkPhase.LOST))
     assert (ear.link_with(LinkPhase.LOST).next_try_t or 0) - time.time() > 25
-    fleet.retry("h")
+    assert fleet.retry("h")
     ear.until(lambda: len(host.opened) == 2)
+
+
+def test_a_host_that_is_connected_or_being_tried_is_not_tried_again(ear: Ear, watching: Callable[..., Fleet]) -> None:
+    fleet = watching(ScriptHost("fine", ONE + "time.sleep(60)"), DeafHost("deaf"))
+    ear.until(lambda: ear.phase("fine") is LinkPhase.WATCHING and ear.phase("deaf") is LinkPhase.CONNECTING)
+    assert not fleet.retry("fine") and not fleet.retry("deaf")
 
 
 def test_a_broken_sink_costs_only_its_own_host(ear: Ear, watching: Callable[..., Fleet]) -> None:

@@ -18,16 +18,18 @@ from pathlib import Path
 import pytest
 
 from moetop.asking import Person, person
+from moetop.errors import LinkError
 from moetop.jobdesk import JobDesk
 from moetop.model import LinkPhase
 from moetop.screen import SessionActions
 from moetop.session import Session
-from moetop.transport.auth import KeyRing
+from moetop.transport.auth import MAX_PASSWORD_TRIES, KeyRing
 from moetop.ui.app import MoetopApp
 from moetop.ui.screens.question import QuestionScreen
 from tests.rig.jobdesk_kit import WatchedRig, server_seen, session_of, watched
 from tests.rig.nvml_rig import Scenario
 from tests.rig.sshd_rig import USER, Client, Sshd, keygen
+from tests.rig.sshd_rig import until as eventually
 
 __all__ = ["watched"]
 
@@ -154,6 +156,40 @@ async def test_a_question_that_is_left_makes_the_host_lost_with_the_way_out(
                 link = session.watch.link_of("rig")
                 assert link.code == "auth" and "ssh-add" in (link.advice or "")
                 await until(app, lambda: not isinstance(app.screen, QuestionScreen), "the question is gone")
+        finally:
+            actions.close()
+
+
+def test_who_left_a_question_or_answered_it_wrongly_is_asked_again_on_reconnecting(
+    locked: tuple[Session, SessionActions],
+) -> None:
+    session, actions = locked
+
+    def lost() -> bool:
+        return phase(session) is LinkPhase.LOST and session.watch.link_of("rig").code == "auth"
+
+    def answer(text: str | None) -> None:
+        eventually(lambda: person.question() is not None)
+        asked = person.question()
+        assert asked is not None and "Passphrase" in asked.text
+        actions.answer_question(asked.id, text)
+
+    with person.on_screen(), session.running():
+        try:
+            eventually(lambda: phase(session) is LinkPhase.CONNECTING)
+            assert actions.reconnect("rig") == "rig: being tried already"
+            answer(None)
+            eventually(lost)
+            assert actions.reconnect("rig") == "rig: trying again now"
+            for _ in range(MAX_PASSWORD_TRIES):
+                answer("wrong")
+            eventually(lost)
+            assert actions.reconnect("rig") == "rig: trying again now"
+            answer(PASSPHRASE)
+            eventually(lambda: phase(session) is LinkPhase.WATCHING)
+            assert actions.reconnect("rig") == "rig: connected already"
+            with pytest.raises(LinkError, match="is not watched"):
+                actions.reconnect("nobody")
         finally:
             actions.close()
 

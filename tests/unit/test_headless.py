@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from moetop import headless
-from moetop.errors import ExitCode
+from moetop.errors import ExitCode, UsageError
 from moetop.export.output import open_output
 from moetop.fleet import Fleet
 from moetop.headless import exit_code, run_every, run_record, run_snapshot, sample_once
@@ -149,6 +149,13 @@ def test_a_host_of_a_recording_whose_gpus_gave_no_sample_was_not_watched(tmp_pat
     assert [one["status"] for one in written["hosts"]] == ["ok", "unreachable"]
     assert len(said) == 1 and said[0].startswith("moetop: empty: its GPUs were named and not one sample of them came;")
     assert snapshot(session_of([frames("lost", lost)]), tmp_path)[0] == ExitCode.OK, "a lost GPU is seen to be lost"
+
+
+def test_a_recording_has_no_connection_to_make_anew() -> None:
+    session = session_of([frames("a", at_work())])
+    session.kind = "recording"
+    with pytest.raises(UsageError, match="no connection"):
+        session.reconnect("a")
 
 
 def test_a_warning_ends_with_3_only_when_checked(tmp_path: Path) -> None:
