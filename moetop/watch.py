@@ -118,7 +118,7 @@ class Watch:
         """Name a host before anything is heard of it, so that it has a row at once."""
         with self._changed:
             self._forgotten.discard(host)
-            self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
+            self._known(host)
             self._touch()
 
     def restart(self, host: str) -> None:
@@ -141,7 +141,7 @@ class Watch:
         with self._changed:
             if host in self._forgotten:
                 return
-            entry = self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
+            entry = self._known(host)
             events = entry.evidence.apply(frame)
             entry.recent.extend(events)
             self._note(entry, frame)
@@ -154,12 +154,19 @@ class Watch:
         with self._changed:
             if host in self._forgotten:
                 return
-            entry = self._hosts.setdefault(host, _Host(host, self.window_s, self._source))
+            entry = self._known(host)
             self._notice_time()
             entry.link = link
             entry.evidence.apply_link(link)
             entry.dirty = True
             self._touch()
+
+    def _known(self, host: str) -> _Host:
+        """A host, new where nothing was heard of it."""
+        entry = self._hosts.get(host)
+        if entry is None:
+            entry = self._hosts[host] = _Host(host, self.window_s, self._source)
+        return entry
 
     def _note(self, entry: _Host, frame: AnyFrame) -> None:
         if isinstance(frame, Gpus):

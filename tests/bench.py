@@ -22,6 +22,7 @@ BENCHES = {
     "many": "tests.bench_many",
     "slowest": "tests.bench_slowest",
     "memory": "tests.bench_memory",
+    "seek": "tests.bench_seek",
 }
 
 

@@ -154,6 +154,7 @@ class HostEvidence:
             self._load = frame.load
         self._dropped = frame.dropped
         self._rejected = frame.rejected
+        self._servers.sampled = True
         events: list[LogEvent] = []
         running = self._servers.running(frame.t)
         for sample in frame.gpus:

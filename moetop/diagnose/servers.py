@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from moetop.diagnose import thresholds as th
+from moetop.diagnose.joined import card_of, engine_of, joined_args, log_versions, phase_of
 from moetop.diagnose.processes import CLOCK_SLACK_S, KnownServer, sane, takes_place
 from moetop.diagnose.view import ENDED, RunEvents, index_run
 from moetop.engines.digest import LogDigest, ServerFacts
 from moetop.model import (
-    Engine,
     EventKind,
     GpuInfo,
     Inventory,
@@ -40,6 +40,9 @@ MAX_BOOKS = 64
 """Logs read at a time; more sources than this on one host are a mistake or an attack."""
 
 
+RENEW_S = 1.0
+"""A reading a second is all that a chart shows."""
+
 NUMBER_KINDS = (EventKind.THROUGHPUT, EventKind.STEP_TIME)
 """Events whose lines hold a server's numbers."""
 
@@ -65,6 +68,7 @@ class ServerEvidence:
 
     def __init__(self, live: bool) -> None:
         self.live = live
+        self.sampled = False  # whether GPU samples came: charts begin with them
         self.books: dict[str, LogBook] = {}
         self._known: dict[str, KnownServer] = {}
         self._files: dict[str, Inventory] = {}
@@ -76,6 +80,7 @@ class ServerEvidence:
         self._moved: dict[str, float] = {}
         self._run_t: dict[str, tuple[int, float]] = {}
         self._rests: dict[str, _Rest] = {}
+        self._renewed: dict[str, float] = {}
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -94,6 +99,8 @@ class ServerEvidence:
             book.count(frame.counts, frame.skipped)
         dated = self.live and (not frame.history or frame.source == KERNEL)  # kernel frames carry the record's time
         written_t = frame.t if dated else None
+        if self.sampled and not frame.history:
+            self._renew(book, frame)
         events = book.feed(frame.line, written_t)
         self._note_run(frame, events)
         rest = self._rests.get(frame.source)
@@ -204,18 +211,29 @@ class ServerEvidence:
     def logged(self, frame: Log, events: Iterable[LogEvent]) -> list[Reading]:
         """The numbers that a line just read brought to the servers whose log it is and that tell none themselves."""
         past = frame.history and self.live
-        if past or frame.source == KERNEL or all(event.kind not in NUMBER_KINDS for event in events):
+        if past or all(event.kind not in NUMBER_KINDS for event in events):
             return []
         speaker = self._speaker(frame.source)
         numbers = speaker.metrics() if speaker is not None else None
         if numbers is None or self._is_over(frame.source):
             return []
-        mine = [k for k in self._known.values() if k.frame.source == frame.source and not k.frame.gone]
-        names = [k.frame.name for k in mine if k.metrics is None or not self._is_fresh(k.metrics_t, frame.t)]
-        if not mine and frame.source not in self._owned():
-            names = [frame.source]
         t = frame.t if numbers.t is None else min(frame.t, numbers.t)
-        return [Reading(name, t, sane(numbers)) for name in names]
+        return [Reading(name, t, sane(numbers)) for name in self._counted_by(frame)]
+
+    def _counted_by(self, frame: Log) -> list[str]:
+        """Servers whose numbers only this log tells now."""
+        mine = [k for k in self._known.values() if k.frame.source == frame.source and not k.frame.gone]
+        if not mine:
+            return [frame.source] if frame.source != KERNEL and frame.source not in self._owned() else []
+        return [k.frame.name for k in mine if k.metrics is None or not self._is_fresh(k.metrics_t, frame.t)]
+
+    def _renew(self, book: LogBook, frame: Log) -> None:
+        """Once a second of the log let its metric lines be read one by one, however seldom a report is asked for."""
+        since = self._renewed.get(frame.source)
+        if since is None or not 0 <= frame.t - since < RENEW_S:
+            self._renewed[frame.source] = frame.t
+            if self._counted_by(frame):
+                book.renew()
 
     def _is_over(self, source: str | None) -> bool:
         """Whether the log tells of a server that ended: its last numbers are not its present ones."""
@@ -301,11 +319,11 @@ class ServerEvidence:
         digest = self._spoken(source)
         whole = self._digest(source) if source is not None and source in self.books else digest
         frame = known.frame if known is not None else None
-        engine = _engine(frame.engine if frame is not None else None) or digest.engine
-        versions = {**_log_versions(digest), **(frame.versions if frame is not None else {})}
-        args = _joined_args(digest.args, frame.args if frame is not None else {})
+        engine = engine_of(frame.engine if frame is not None else None) or digest.engine
+        versions = {**log_versions(digest), **(frame.versions if frame is not None else {})}
+        args = joined_args(digest.args, frame.args if frame is not None else {})
         metrics = self._metrics(known, source, digest, now)
-        phase = _phase(digest.phase, frame, metrics)
+        phase = phase_of(digest.phase, frame, metrics)
         if phase in ENDED:
             metrics = None  # its last numbers are among the events
         gpus = frame.gpus if frame is not None else ()
@@ -315,7 +333,7 @@ class ServerEvidence:
             versions=versions,
             args=args,
             env=frame.env if frame is not None else {},
-            **_card(infos, gpus),
+            **card_of(infos, gpus),
         )
         files = inventory.files if inventory is not None else ()
         return ServerReport(
@@ -364,44 +382,3 @@ class ServerEvidence:
         said = self._running.get(source) if source is not None else None
         fresh = not self.live or (said is not None and self._is_fresh(said[0], now))
         return sane(digest.metrics) if digest.metrics is not None and fresh else None
-
-
-def _engine(name: str | None) -> Engine | None:
-    try:
-        return Engine(name) if name else None
-    except ValueError:
-        return None
-
-
-def _log_versions(digest: LogDigest) -> dict[str, str]:
-    own = {str(digest.engine): digest.version} if digest.engine is not None and digest.version else {}
-    return {**digest.versions, **own}
-
-
-def _joined_args(from_log: dict[str, Any], from_process: dict[str, Any]) -> dict[str, Any]:
-    """The process's own arguments win, but `auto` does not hide what the log says it became."""
-    joined = dict(from_log)
-    for key, value in from_process.items():
-        if value == "auto" and joined.get(key) not in (None, ""):
-            continue
-        joined[key] = value
-    return joined
-
-
-def _phase(phase: Phase, frame: Server | None, metrics: ServerMetrics | None) -> Phase:
-    if frame is not None and frame.gone:
-        return phase if phase in ENDED else (Phase.STOPPED if phase is Phase.DRAINING else Phase.EXITED)
-    if phase is not Phase.UNKNOWN or frame is None:
-        return phase
-    counted = metrics is not None and metrics.running is not None
-    return Phase.READY if frame.healthy or counted else Phase.UNKNOWN
-
-
-def _card(infos: Iterable[GpuInfo], gpus: Sequence[int]) -> dict[str, str | None]:
-    """Name and compute capability of the GPUs a server runs on."""
-    mine = [i for i in infos if not gpus or i.index in gpus]
-    first = mine[0] if mine else None
-    return {
-        "gpu_name": first.name if first is not None else None,
-        "compute_capability": first.compute_capability if first is not None else None,
-    }

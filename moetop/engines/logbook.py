@@ -26,9 +26,7 @@ MAX_BLOCKS = 64
 MAX_JOINS = 6
 JOIN_LIMIT = 8192
 METRICS_A_DIGEST = 200
-"""Metric lines read one by one between two digests, or in a second of the log's time where that is known; of more,
-only the newest `LATE_LINES` are read."""
-METRICS_ANEW_S = 1.0
+"""Metric lines read one by one until a digest or `renew`; of more, only the newest `LATE_LINES` are read."""
 LATE_LINES = 64
 JUNCTION = 160
 """Characters on either side of a line's end in which a cut record is looked for."""
@@ -87,7 +85,6 @@ class LogBook:
         self._last_t_text: str | None = None
         self._fresh: list[LogEvent] = []
         self._metric_lines = 0
-        self._metrics_since = float("-inf")
         self._content = 0
         self._late: deque[tuple[str, float | None, int]] = deque(maxlen=LATE_LINES)
 
@@ -140,8 +137,6 @@ class LogBook:
         if rule is None or self._ledger.run.survivable:
             return None
         if rule.severity is EventSeverity.METRIC:
-            if t is not None and not 0 <= t - self._metrics_since < METRICS_ANEW_S:
-                self._metric_lines, self._metrics_since = 0, t
             if self._metric_lines < METRICS_A_DIGEST:
                 self._metric_lines += 1
                 return None
@@ -172,6 +167,10 @@ class LogBook:
         self._flush_late()
         self._metric_lines = 0
         return make_digest(self.name, self._ledger, self._lines, self._skipped, self._last_t, self._last_t_text)
+
+    def renew(self) -> None:
+        """Read metric lines one by one again: someone wants the numbers of each."""
+        self._metric_lines = 0
 
     @property
     def newest_run(self) -> int:
