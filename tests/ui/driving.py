@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +13,27 @@ from moetop.ui.app import MoetopApp
 from tests.ui import scenes
 
 SIZES = ((80, 24), (120, 40), (200, 60))
+
+PATIENCE_S = 20.0
+"""How long anything is waited for at most."""
+
+
+async def until(pilot: Pilot[int], holds: Callable[[], bool]) -> None:
+    """Wait until `holds()`; fail after a while."""
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, "it never came"
+        await pilot.pause()
+
+
+def lines_of(app: MoetopApp) -> list[str]:
+    """What is on the screen, line by line."""
+    return ["".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips()]
+
+
+def shown(app: MoetopApp) -> str:
+    """What is on the screen."""
+    return "\n".join(lines_of(app))
 
 
 class Screen:
@@ -25,10 +47,10 @@ class Screen:
 
     def lines(self) -> list[str]:
         """What is on the screen."""
-        return ["".join(segment.text for segment in strip) for strip in self.app.screen._compositor.render_strips()]
+        return lines_of(self.app)
 
     def text(self) -> str:
-        return "\n".join(self.lines())
+        return shown(self.app)
 
     def line_with(self, words: str) -> str:
         """The first line that holds `words`."""
@@ -45,6 +67,10 @@ class Screen:
         await self.app.workers.wait_for_complete()
         await self.pilot.pause()
         await self.pilot.pause()  # a size set while drawing reaches its widget one message later
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until `holds()`; fail after a while."""
+        await until(self.pilot, holds)
 
     async def refetch(self) -> None:
         """Take over what the feed has now."""

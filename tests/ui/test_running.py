@@ -11,27 +11,13 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from moetop.model import HostReport
 from moetop.ui.app import MoetopApp
 from tests.ui import scenes
-
-PATIENCE_S = 20.0
-
-
-async def until(pilot: object, holds: Callable[[], bool]) -> None:
-    """Wait until `holds()`; fail after a while."""
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, "it never came"
-        await pilot.pause(0.02)  # type: ignore[attr-defined]
-
-
-def shown(app: MoetopApp) -> str:
-    return "\n".join("".join(part.text for part in strip) for strip in app.screen._compositor.render_strips())
+from tests.ui.driving import PATIENCE_S, shown, until
 
 
 async def test_scenes_come_without_being_asked_and_show_what_changed() -> None:
@@ -69,6 +55,7 @@ import sys
 import termios
 from moetop.ui.app import run
 from tests.ui import scenes
+from tests.ui.driving import PATIENCE_S, shown, until
 sys.exit(run(scenes.reference_fleet(), actions=scenes.Deeds()))
 """
 

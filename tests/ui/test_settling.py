@@ -5,8 +5,7 @@ from __future__ import annotations
 from moetop.ui.app import MoetopApp
 from moetop.ui.settling import GIVE_UP_S, PATIENCE_S, Pace, Settling
 from tests.ui import scenes
-from tests.ui.driving import opened
-from tests.ui.test_running import shown, until
+from tests.ui.driving import opened, shown, until
 
 
 def racing_feed() -> scenes.StillFeed:
