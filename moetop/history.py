@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import isnan, nan
-from statistics import median
+from statistics import median_low
 
 from moetop.model import GpuSample, ServerMetrics
 
@@ -101,10 +101,10 @@ class History:
         return row
 
     def interval_s(self) -> float | None:
-        """Usual seconds between samples, from the newest points."""
+        """Usual seconds between samples, from the newest points; the shorter where two are as usual (one is a gap)."""
         times = self._levels[0][-9 * self._stride :: self._stride]
         steps = [b - a for a, b in pairwise(times) if b > a]
-        return median(steps) if steps else None
+        return median_low(steps) if steps else None
 
     def resample(self, name: str, start: float, end: float, count: int) -> list[float | None]:
         """Mean of `name` in `count` equal buckets of `start`..`end`; None is a gap.

@@ -54,6 +54,14 @@ def test_an_hour_is_kept_at_five_samples_a_second() -> None:
     assert history.last_t - history.first_t > 3600
 
 
+def test_an_hour_without_samples_is_a_gap_however_few_there_were_before() -> None:
+    history = filled(2)
+    history.add(3600.0, GpuSample(index=0, util_gpu_pct=5.0))
+    values = history.resample("util_gpu_pct", 0.0, 3601.0, 60)
+    assert values[0] is not None and values[-1] == 5.0
+    assert not any(value is not None for value in values[1:-1])
+
+
 def test_old_points_are_means_of_their_neighbours() -> None:
     history = History(("x",), level_points=4, levels=2)
     for n in range(6):
