@@ -654,7 +654,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything known about one host (snapshot `hosts[]`). `headline` is a FindingKind or Calm."""
+    """Everything known about one host (snapshot `hosts[]`). `headline` is a FindingKind or Calm; `labels` are the
+    words that the configuration gives the host."""
 
     name: str
     headline: str
@@ -668,6 +669,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     load: HostLoad | None = None
     notes: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -161,8 +161,9 @@ class Reloader:
             if _place(targets[name]) != _place(self._wiring.target(old, before[name])):
                 self._watch.forget(name)  # another machine: its history is not this one's
         self.config = new
+        for name, host in after.items():
+            self._watch.expect(name, host.labels)
         for name in (*changed, *added):
-            self._watch.expect(name)
             self._fleet.add(self._wiring.transport(new, after[name]), self._wiring.options(new, after[name]))
         return Changes(added, dropped, changed)
 

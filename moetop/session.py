@@ -190,6 +190,8 @@ def live_session(
     options = {host.name: probe_options(config, host, once=once) for host in hosts}
     transports = [transport_for(config, host) for host in hosts]
     session = _assemble(transports, window_s, kind="live", charts=charts, record=config.record, per_host=options)
+    for host in hosts:
+        session.watch.expect(host.name, host.labels)
     if not once:
         from dataclasses import replace
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from moetop import __version__
 from moetop.diagnose.fleet import compare_hosts
@@ -114,11 +115,12 @@ class Watch:
 
     # ── in: called by supervisors ────────────────────────────────────────────────────────────────
 
-    def expect(self, host: str) -> None:
-        """Name a host before anything is heard of it, so that it has a row at once."""
+    def expect(self, host: str, labels: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Name a host before anything is heard of it, so that it has a row at once; `labels` go into its reports."""
         with self._changed:
             self._forgotten.discard(host)
-            self._known(host)
+            entry = self._known(host)
+            entry.evidence.labels, entry.dirty = labels, True
             self._touch()
 
     def restart(self, host: str) -> None:

@@ -60,6 +60,7 @@ class HostEvidence:
         self.name = name
         self.window_s = window_s
         self.source = source
+        self.labels: Mapping[str, str] = {}
         self.live = True
         self._hello: Hello | None = None
         self._gpus: dict[int, GpuEvidence] = {}
@@ -203,6 +204,7 @@ class HostEvidence:
             findings=findings,
             load=self._load,
             notes=self._notes(),
+            labels=dict(self.labels),
         )
 
     def _view(self, now: float | None) -> HostView:

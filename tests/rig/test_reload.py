@@ -188,6 +188,16 @@ def test_a_host_that_cannot_be_added_is_refused_and_nothing_changes(bench: Bench
     assert bench.watch.names() == ["a", "b"]
 
 
+def test_labels_are_in_the_snapshot_and_changing_them_connects_nobody_anew(bench: Bench) -> None:
+    assert "same" in bench.become("defaults: {labels: {site: lab}}\nhosts: [{name: a, labels: {rack: '7'}}, b]")
+    bench.watch.wait(bench.watching("a"), 5)
+    labels = {host.name: host.labels for host in bench.watch.snapshot(0.0).hosts}
+    assert labels == {"a": {"site": "lab", "rack": "7"}, "b": {"site": "lab"}}
+    assert "same" in bench.become("hosts: [a, b]")
+    assert [host.labels for host in bench.watch.snapshot(0.0).hosts] == [{}, {}]
+    assert bench.opened == ["a", "b"]
+
+
 def test_history_stays_with_a_machine_and_not_with_a_name(bench: Bench) -> None:
     bench.watch.wait(lambda: bench.watch.history("a", 0) is not None, 5)
     kept = bench.watch.history("a", 0)
