@@ -1,4 +1,4 @@
-"""The fleet at an earlier moment: values from the histories, states from what was judged then. Pure."""
+"""The fleet at an earlier moment: values and numbers from the histories, states from what was judged then. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import msgspec
 
-from moetop.model import Confidence, Gpm, GpuReport, GpuState
+from moetop.history import SERVER_FIELDS
+from moetop.model import Confidence, Gpm, GpuReport, GpuState, ServerMetrics, ServerReport
 from moetop.ui.feed import WatchFeed
 from moetop.ui.scene import HostView, Scene
 
 
 def past_scene(scene: Scene, feed: WatchFeed, t: float) -> Scene:
-    """`scene` with the GPUs as they were at `t` (epoch seconds of this machine). Findings stay today's."""
+    """`scene` with the GPUs and the servers' numbers as they were at `t` (epoch seconds of this machine). Findings and
+    phases stay today's."""
     ago_s = scene.t - t
     hosts = []
     for host in scene.hosts:
@@ -21,8 +23,18 @@ def past_scene(scene: Scene, feed: WatchFeed, t: float) -> Scene:
             hosts.append(host)
             continue
         gpus = tuple(_past_gpu(gpu, host, feed, now - ago_s) for gpu in host.report.gpus)
-        hosts.append(replace(host, report=msgspec.structs.replace(host.report, gpus=gpus)))
+        servers = tuple(_past_server(server, host, feed, now - ago_s) for server in host.report.servers)
+        hosts.append(replace(host, report=msgspec.structs.replace(host.report, gpus=gpus, servers=servers)))
     return replace(scene, hosts=tuple(hosts))
+
+
+def _past_server(server: ServerReport, host: HostView, feed: WatchFeed, host_t: float) -> ServerReport:
+    """A server with its numbers at `host_t` of its host's clock; none where it told none then."""
+    history = feed.server_history(host.name, server.name)
+    values = {name: history.at(name, host_t) for name in SERVER_FIELDS} if history is not None else {}
+    known = any(value is not None for value in values.values())
+    metrics = msgspec.structs.replace(ServerMetrics(t=host_t), **values) if known else None
+    return msgspec.structs.replace(server, metrics=metrics)
 
 
 def _past_gpu(gpu: GpuReport, host: HostView, feed: WatchFeed, host_t: float) -> GpuReport:

@@ -517,6 +517,7 @@ async def test_going_back_in_time_moves_table_chart_and_log_together() -> None:
         assert "4 m 30 s ago" in screen.lines()[0]
         assert "88 / 600" in screen.line_with("0 RTX PRO 6000") or "89 / 600" in screen.line_with("0 RTX PRO 6000")
         assert "○ idle" in screen.line_with("0 RTX PRO 6000")
+        assert "tok/s" not in screen.text(), "the server gave no numbers yet"
         assert "now: kernels never tuned" in screen.lines()[1], "findings are those of now"
         assert "fired up" not in screen.text()
         await screen.press("l")
@@ -531,6 +532,8 @@ async def test_where_nothing_was_heard_of_a_gpu_its_state_at_that_time_stays_unk
         assert "1 m 00 s ago" in screen.lines()[0]
         assert "· unknown" in screen.line_with(" 0 RTX PRO 6000")
         assert "starved?" in screen.line_with(" 1 RTX PRO 6000")
+        numbers = screen.feed.server_histories["glm5-sm120", "sglang"].at("generation_tokens_s", scenes.NOW - 60)
+        assert f"{numbers:,.0f} tok/s" in screen.text()
 
 
 async def test_the_cursor_does_not_go_further_back_than_what_is_kept() -> None:
