@@ -17,7 +17,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -253,6 +253,7 @@ def test_a_path_in_a_report_is_code_and_copied_as_it_is(text: str, code: str) ->
     assert code in [token.content for token in tokens if token.type == "code_inline"]
 
 
+@settings(deadline=None)  # the first example loads the parser
 @given(st.text("ab_*`[]<>()#|~&$@!\\ -+.:,/1", max_size=40))
 def test_whatever_a_report_quotes_is_shown_as_it_is(text: str) -> None:
     tokens = rendered(f"x {text} y")
