@@ -37,6 +37,7 @@ faults: $(STAMP) system
 test-gpu:
 	bash tests/gpu/first_look.sh
 	bash tests/gpu/retune_loop.sh
+	PYTHONPATH=$(CURDIR):/tmp/site $(PY) -m tests.gpu.peers_cost
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench

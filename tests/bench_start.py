@@ -18,7 +18,7 @@ def figures() -> list[Figure]:
     """Real NVML where this machine has it, else the stand-in library."""
     with tempfile.TemporaryDirectory(prefix="moetop-bench-") as folder:
         real = shutil.which("nvidia-smi") is not None
-        more = {} if real else Scenario(Path(folder) / "nvml.scenario", _library(Path(folder))).environment
+        more = {} if real else Scenario(Path(folder) / "nvml.scenario", peers_library(Path(folder))).environment
         env = environment(more)
         moetop = [sys.executable, "-m", "moetop"]
         what = "moetop --snapshot - --window 0"
@@ -37,7 +37,7 @@ def figures() -> list[Figure]:
     return rows
 
 
-def _library(folder: Path) -> Path:
+def peers_library(folder: Path) -> Path:
     """The stand-in library with the calls that the other tools make."""
     command = ["gcc", "-shared", "-fPIC", "-O1", "-Wl,-soname,libnvidia-ml.so.1"]
     command += ["-o", str(folder / "libnvidia-ml.so.1"), str(SOURCE.with_name("peers.c")), "-lm", "-lpthread"]

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from moetop.probe.outbox import encode
 from moetop.probe.processes import Namer
 from moetop.transport.bootstrap import loader_argv, payload
 
-PYTHON = "/usr/bin/python3"
+PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 MEASURE_S = 10.0
 EARLY_S = 5.0
 LATE_S = 14.0
