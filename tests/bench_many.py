@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from moetop.fleet import Fleet
 from moetop.model import AnyFrame, Link
@@ -91,6 +93,27 @@ def behind_sshd(hosts: int) -> tuple[float, float, float]:
             process.communicate()
 
 
+def coming_up(hosts: int) -> list[float]:
+    """Seconds from the command until the first, half and all of the hosts were watched, by moetop's own log."""
+    with farm(hosts, GPUS) as made, tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "debug.log"
+        command = [sys.executable, "-m", "moetop", *made.arguments, "--snapshot", "-", "--every", str(EVERY_S)]
+        begun = time.monotonic()
+        process = subprocess.Popen([*command, "--debug", str(log)], env=made.env, stdout=subprocess.DEVNULL)
+        try:
+            reached = []
+            for wanted in (1, hosts // 2, hosts):
+                while not log.exists() or log.read_text("utf-8").count(" is watching") < wanted:
+                    if time.monotonic() - begun > PATIENCE_S:
+                        raise TimeoutError(f"{wanted} of {hosts} hosts are not there after {PATIENCE_S:.0f} s")
+                    time.sleep(0.1)
+                reached.append(time.monotonic() - begun)
+            return reached
+        finally:
+            process.terminate()
+            process.wait()
+
+
 def figures() -> list[Figure]:
     """Generators into nothing, into what a headless run keeps, and the command over SSH."""
     bare, _, _ = from_generators(_Deaf())
@@ -102,9 +125,13 @@ def figures() -> list[Figure]:
         Figure("  resident", memory, "MiB", "1 GiB", 1024.0),
     ]
     share, memory, ready_s = behind_sshd(HOSTS)
+    first_s, half_s, all_s = coming_up(HOSTS)
     return [
         *rows,
         Figure("4 sshd: moetop --snapshot --every 5", share * 100, "% of a core", "a core", 100.0),
         Figure("  resident", memory, "MiB", "1 GiB", 1024.0),
-        Figure("  until all hosts were there", ready_s, "s"),
+        Figure("  until a snapshot had all hosts", ready_s, "s"),
+        Figure("  until the first was watched", first_s, "s"),
+        Figure("  until half were", half_s, "s"),
+        Figure("  until all were", all_s, "s"),
     ]
