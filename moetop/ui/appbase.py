@@ -93,7 +93,8 @@ class BaseApp(TellingApp):
         self.bare = (self.no_color or bool(os.environ.get("NO_COLOR"))) if no_color is None else no_color
         self.ascii_only = not terminal_has_utf8() if ascii_only is None else ascii_only
         self.themes, self.theme_errors = load_themes()
-        self.paint = Paint(choose_theme(theme, self.themes, self.theme_errors), self.bare)
+        self._few = self.console.color_system == "standard"
+        self.paint = Paint(choose_theme(theme, self.themes, self.theme_errors), self.bare, self._few)
         self.scene = Scene(t=clock())
         self.findings = FindingsLog()
         self.paused = False
@@ -105,7 +106,6 @@ class BaseApp(TellingApp):
         self._sought: float | None = None
         self._seeking = False
         self._present = Scene(t=clock())
-        self._aimed = False
         self.chosen: tuple[str, int | None] | None = None
         self.chosen_server: tuple[str, str] | None = None
         self.picked_log: tuple[str, str] | None = None
@@ -133,7 +133,7 @@ class BaseApp(TellingApp):
 
     def use_theme(self, theme: Theme) -> None:
         """Draw everything in `theme`."""
-        self.paint = Paint(theme, self.bare)
+        self.paint = Paint(theme, self.bare, self._few)
         self.theme = f"moetop-{theme.name}"
         for screen in self.screen_stack:
             if isinstance(screen, MoeScreen):

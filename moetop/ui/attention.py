@@ -33,6 +33,11 @@ class Noted:
     gone: float | None = None
     at_start: bool = False
 
+    @property
+    def mark(self) -> tuple[str, FindingKind, str | None, float]:
+        """What tells it from all others, also once it cleared and came again."""
+        return (*finding_key(self.host, self.finding), self.came)
+
 
 class FindingsLog:
     """What came and went. Findings of a host's start make no noise, unless they are critical and new."""
@@ -71,8 +76,9 @@ class FindingsLog:
         return came, gone
 
     def listed(self) -> list[Noted]:
-        """Standing findings, newest first, then those that cleared, newest first."""
-        standing = sorted(self._standing.values(), key=lambda noted: -noted.came)
+        """Standing findings, gravest first and of these the newest, then those that cleared, newest first."""
+        order = list(Severity)
+        standing = sorted(self._standing.values(), key=lambda noted: (order.index(noted.finding.severity), -noted.came))
         return [*standing, *sorted(self._gone, key=lambda noted: -(noted.gone or 0.0))]
 
 

@@ -9,7 +9,7 @@ FLEET, DETAIL, SERVER, LOG, JOBS, FINDINGS, HELP, MAP, PLAN = (
     "fleet", "detail", "server", "log", "jobs", "findings", "help", "map", "plan",
 )  # fmt: skip
 LOOKING = (FLEET, DETAIL, SERVER, LOG, FINDINGS, MAP, JOBS)
-CHARTED = (FLEET, DETAIL, SERVER, MAP)
+CHARTED = (FLEET, DETAIL, SERVER)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ POWER_MAP = MapKind(
     Scale(((0, 0), (80, 0.4), (100, 0.95), (104, 1)), (0, 50, 80, 90, 100)),
     FULL_POWER_Y,
     (Zone(95, 104, 25, 75, "starved?", "tensor_starved"),),
-    "busy at 25-75 % of the power limit fits starved tensor cores, and waiting ranks too",
+    "busy at 25-75 % of the power limit: starved tensor cores, or waiting ranks",
 )
 """The zone is the power part of the signature without counters: utilization >= 95 at 25-75 % of the limit.
 The upper fifth of utilization takes most of the width, since that is where GPUs at work differ."""
@@ -182,24 +182,24 @@ def _points(canvas: Canvas, kind: MapKind, points: Sequence[Point]) -> None:
     cells: dict[tuple[int, int], list[Point]] = {}
     for point in points:
         cells.setdefault(_cell(canvas, kind, point.x, point.y), []).append(point)
-    names: list[tuple[int, int, str, str]] = []
+    names: list[tuple[int, int, str, str, str]] = []
     for (column, row), there in cells.items():
         shown = next((point for point in there if point.chosen), there[0])
         canvas.text(column, row, shown.glyph, "accent" if shown.chosen else shown.role, keep=True)
         count = f"×{len(there)}" if len(there) > 1 else ""
         owners = sorted({point.name for point in there if point.name})
         name = owners[0] if len(owners) == 1 else ""
-        label = " ".join(filter(None, (count, name)))
-        if label:
-            names.append((column, row, label, shown.role))
-    for column, row, label, role in sorted(names):
-        _name_point(canvas, column, row, label, role)
+        if count or name:
+            names.append((column, row, count, name, shown.role))
+    named: set[str] = set()
+    for column, row, count, name, role in sorted(names, key=lambda found: (-len(found[2]), found)):
+        _name_point(canvas, column, row, count, "" if name in named else name, role)
+        named.add(name)
 
 
-def _name_point(canvas: Canvas, column: int, row: int, label: str, role: str) -> None:
-    """Put a label beside its point; where a zone leaves no room, the number beside and the name outside."""
-    count, _, name = label.partition(" ") if label.startswith("×") else ("", "", label)
-    if _put_beside(canvas, column, row, label, role):
+def _name_point(canvas: Canvas, column: int, row: int, count: str, name: str, role: str) -> None:
+    """Put number and name beside a point; where a zone leaves no room, the number beside and the name outside."""
+    if _put_beside(canvas, column, row, " ".join(filter(None, (count, name))), role):
         return
     if count:
         _put_beside(canvas, column, row, count, role)

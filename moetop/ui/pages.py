@@ -140,7 +140,8 @@ def link_page(host: HostView, t: float, width: int) -> Page:
         page += labelled("next try", again, width)
     if report.error:
         page += labelled("error", report.error, width, "critical")
-    page += labelled("driver", f"{report.driver or fmt.ABSENT}   read by {report.source or fmt.ABSENT}", width)
+    if report.driver or report.source:
+        page += labelled("driver", f"{report.driver or fmt.ABSENT}   read by {report.source or fmt.ABSENT}", width)
     load = report.load
     if load is not None:
         memory = fmt.of(fmt.gib(load.memory_used_mib), fmt.gib(load.memory_total_mib))
@@ -149,7 +150,8 @@ def link_page(host: HostView, t: float, width: int) -> Page:
         )
     for status in host.statuses.values():
         if status.level != "info" or status.fatal:
-            page += labelled(status.code, status.message, width, "warning" if status.level == "warning" else "critical")
+            role = "warning" if status.level == "warning" else "critical"
+            page += labelled(status.code.replace("_", " "), status.message, width, role)
     for note in report.notes:
         page += labelled("note", note, width, "quiet")
     return page
@@ -246,8 +248,7 @@ def gpu_page(gpu: GpuReport, width: int) -> Page:
         page += labelled(label, rest, width)
     if gpu.error:
         page += labelled("error", gpu.error, width, "critical")
-        for name, why in gpu.absent.items():
-            page += labelled(name, why, width, "quiet")
+        page += _absences(gpu, gpu_values(gpu), width)
     for limit in gpu.limits:
         role = "text" if limit in QUIET_LIMITS else "warning"
         page += labelled("limit", LIMIT_WORDS[limit][1], width, role)

@@ -29,12 +29,18 @@ BARE_ATTRIBUTES: dict[str, str] = {
 """What stands for a role where no colours may be used (NO_COLOR)."""
 
 
-class Paint:
-    """Styles of one theme. With `bare` there are only attributes, no colours at all."""
+FEW_COLORS_CRITICAL = {True: "bright_red", False: "red"}
+"""Of 16 colours the nearest to a pale red is white; by whether the theme is dark."""
 
-    def __init__(self, theme: Theme, bare: bool = False) -> None:
+
+class Paint:
+    """Styles of one theme. With `bare` there are only attributes, no colours at all; with `few` the terminal
+    has 16: there a ground of its own would meet letters of the same colour, so what is selected is reversed."""
+
+    def __init__(self, theme: Theme, bare: bool = False, few: bool = False) -> None:
         self.theme = theme
         self.bare = bare
+        self.few = few
         self._cache: dict[tuple[str, bool, str, bool], Style] = {}
 
     def __call__(self, role: str, *, bold: bool = False, on: str = "background", underline: bool = False) -> Style:
@@ -53,6 +59,10 @@ class Paint:
             style = Style.parse(BARE_ATTRIBUTES.get(role, "none")) + extra
             return style + Style(reverse=True, dim=False) if on == "selection" else style
         colors = self.theme.colors
+        if self.few and on == "selection":
+            return Style(color=colors["background"], bgcolor=colors["text"]) + extra
+        if self.few and role == "critical":
+            return Style(color=FEW_COLORS_CRITICAL[self.theme.dark], bgcolor=colors[on]) + extra
         return Style(color=colors[role], bgcolor=colors[on]) + extra
 
 
@@ -217,7 +227,8 @@ class AsciiOnly(LineFilter):
         ]
 
     def _translate(self, text: str) -> str:
-        return "".join(char if char.isascii() else self._char(char) for char in text)
+        shown = "".join(char if char.isascii() else self._char(char) for char in text)
+        return shown + "?" * (cell_len(text) - len(shown))  # a variation selector makes the letter before it wide
 
     def _char(self, char: str) -> str:
         found = self._cache.get(char)

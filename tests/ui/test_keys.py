@@ -72,11 +72,6 @@ def in_log(screen: Screen) -> bool:
     return screen.app.screen.query_one("#log").has_focus
 
 
-def range_s(screen: Screen) -> float:
-    """The time range that the charts of the next screen show, seconds: the map has none."""
-    return screen.app.range_s
-
-
 def goes_to(screen: str) -> Effect:
     return Effect(where, screen)
 
@@ -99,6 +94,7 @@ EFFECTS: dict[str | tuple[str, str], Effect] = {
     "log": goes_to(keys.LOG),
     "server": goes_to(keys.SERVER),
     "retune": goes_to(keys.PLAN),
+    ("retune", keys.FINDINGS): Effect(where, keys.PLAN, before=("down",)),
     "filter": Effect(asks),
     "search": Effect(asks),
     "log_filter": Effect(asks),
@@ -122,10 +118,6 @@ EFFECTS: dict[str | tuple[str, str], Effect] = {
     "range_5m": last_minutes("5 min", "1"),
     "range_15m": last_minutes("15 min", "1"),
     "range_1h": last_minutes("1 h", "1"),
-    ("range_1m", keys.MAP): Effect(range_s, 60, before=("2",)),
-    ("range_5m", keys.MAP): Effect(range_s, 300, before=("1",)),
-    ("range_15m", keys.MAP): Effect(range_s, 900, before=("1",)),
-    ("range_1h", keys.MAP): Effect(range_s, 3600, before=("1",)),
     "earlier": Effect(lambda screen: " ago" in header(screen), undo=("0",)),
     "later": Effect(header, CHANGED, before=BACK_3, undo=("0",)),
     "now": Effect(lambda screen: " ago" in header(screen), False, before=BACK_3),

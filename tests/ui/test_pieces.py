@@ -205,6 +205,7 @@ def test_the_colourless_filter_takes_every_colour_away() -> None:
     assert shown.style is not None and shown.style.bold
     assert shown.style.color is not None and shown.style.color.is_default
     assert shown.style.bgcolor is not None and shown.style.bgcolor.is_default
+    assert not shown.style.reverse
 
 
 def test_ascii_keeps_every_width() -> None:

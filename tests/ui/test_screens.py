@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from moetop.errors import MoetopError
-from moetop.model import EventKind, EventSeverity, HostReport, LogEvent, LogLine, LogPlace, ServerMetrics
+from moetop.model import EventKind, EventSeverity, HostReport, LogEvent, LogLine, LogPlace, ServerMetrics, Severity
 from moetop.ui import keys
 from moetop.ui.feed import JobStep, JobView, Playback, RetunePlan
 from moetop.ui.screens.base import MoeScreen
@@ -327,7 +327,54 @@ async def test_findings_list_keeps_what_cleared_with_its_times() -> None:
 async def test_no_findings_is_said() -> None:
     async with opened(scenes.sixteen()) as screen:
         await screen.press("f")
-        assert "no finding stands" in screen.text()
+        assert "no finding stands" in screen.text() and "▌" not in screen.text()
+
+
+def two_hosts(*found: tuple[str, Severity]) -> scenes.StillFeed:
+    """Two hosts with servers; `found` are the findings of each."""
+    feed = scenes.big_fleet(2, 2)
+    server = scenes.glm5_host().servers[0]
+    for name, report in tuple(feed.reports.items()):
+        mine = [msgspec.structs.replace(scenes.UNTUNED, severity=severity) for host, severity in found if host == name]
+        feed.put(msgspec.structs.replace(report, findings=tuple(mine), servers=(server,)))
+    return feed
+
+
+async def test_keys_on_the_findings_mean_the_selected_finding_and_not_the_fleets_cursor() -> None:
+    feed = two_hosts(("node-00", Severity.CRITICAL), ("node-01", Severity.WARNING))
+    async with opened(feed) as screen:
+        assert screen.app.chosen is not None and screen.app.chosen[0] == "node-00"
+        await screen.press("f", "down")
+        assert "node-01" in screen.line_with("▌")
+        await screen.press("r")
+        assert screen.deeds.done[-1] == ("plan", "node-01")
+        await screen.press("escape", "v")
+        assert "› node-01 ›" in screen.lines()[0]
+        screen.app.chosen = ("node-00", None)
+        await screen.press("f", "l")
+        assert "› node-01 ›" in screen.lines()[0]
+
+
+async def test_the_selected_finding_stays_selected_when_a_graver_one_appears_above_it() -> None:
+    feed = two_hosts(("node-01", Severity.WARNING))
+    async with opened(feed) as screen:
+        await screen.press("f")
+        assert "node-01" in screen.line_with("▌")
+        feed.put(two_hosts(("node-00", Severity.CRITICAL)).reports["node-00"])
+        await screen.refetch()
+        assert "node-00" in screen.lines()[1] and "node-01" in screen.line_with("▌")
+
+
+async def test_the_selected_job_stays_selected_when_another_is_listed_above_it() -> None:
+    deeds = scenes.Deeds()
+    deeds.job_list = [running_job()]
+    async with opened(scenes.sixteen(), actions=deeds) as screen:
+        await screen.press("j")
+        deeds.job_list = [replace(running_job(), id="job-2", host="node-00"), *deeds.job_list]
+        await screen.refetch()
+        assert "glm5-sm120" in screen.line_with("▌") and "node-00" in screen.lines()[1]
+        await screen.press("X")
+        assert ("cancel", "job-1") in deeds.done and ("cancel", "job-2") not in deeds.done
 
 
 def running_job() -> JobView:

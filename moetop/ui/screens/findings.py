@@ -8,9 +8,12 @@ from typing import ClassVar
 from rich.cells import cell_len
 from textual.widget import Widget
 
+from moetop.model import ServerReport
 from moetop.ui import fmt, keys, pages
 from moetop.ui.attention import Noted
+from moetop.ui.logtext import server_of
 from moetop.ui.paint import clean, fit
+from moetop.ui.scene import HostView
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.widgets.bars import Rule
 from moetop.ui.widgets.text import TextPage
@@ -36,18 +39,26 @@ class FindingsScreen(MoeScreen):
     def crumbs(self) -> tuple[str, ...]:
         return ("findings",)
 
-    def listed(self) -> list[Noted]:
-        """What the list shows."""
-        return self.moetop.findings.listed()
-
     def chosen(self) -> Noted | None:
         """The selected finding."""
-        listed = self.listed()
-        at = self.query_one("#list", TextPage).cursor
-        return listed[at] if at < len(listed) else None
+        mark = self.query_one("#list", TextPage).chosen
+        return next((noted for noted in self.moetop.findings.listed() if noted.mark == mark), None)
+
+    def host(self) -> HostView | None:
+        """The host of the selected finding: here the keys mean it, not the row that the fleet's cursor is on."""
+        noted = self.chosen()
+        return self.scene.host(noted.host) if noted is not None else None
+
+    def server(self) -> ServerReport | None:
+        noted, host = self.chosen(), self.host()
+        if noted is None or host is None:
+            return None
+        finding = noted.finding
+        named = (noted.host, finding.server) if finding.server is not None else None
+        return server_of(host, named, finding.gpus[0] if finding.gpus else None)
 
     def show_scene(self) -> None:
-        listed = self.listed()
+        listed = self.moetop.findings.listed()
         page = self.query_one("#list", TextPage)
         page.styles.height = max(3, min(len(listed) or 1, self.app.size.height // 3))
         if not listed:
@@ -55,7 +66,8 @@ class FindingsScreen(MoeScreen):
         else:
             rows = [self._cells(noted) for noted in listed]
             rooms = [max(cell_len(row[column]) for row in rows) for column in range(len(rows[0]))]
-            page.set_lines([self._line(noted, row, rooms) for noted, row in zip(listed, rows, strict=True)])
+            lines = [self._line(noted, row, rooms) for noted, row in zip(listed, rows, strict=True)]
+            page.set_lines(lines, [noted.mark for noted in listed])
         self.query_one(Rule).redraw()
         self._show_why()
 
@@ -95,19 +107,41 @@ class FindingsScreen(MoeScreen):
 
     def on_text_page_moved(self) -> None:
         self._show_why()
+        self.show_footer()
 
     def on_text_page_chosen(self) -> None:
         self.action_deed("open")
+
+    def refusal(self, name: str) -> str | None:
+        if name in ("open", "log", "server", "copy") and self.chosen() is None:
+            return "no finding is selected"
+        if name in ("open", "log", "server") and self.host() is None:
+            return "its host is no longer watched"
+        return super().refusal(name)
 
     def do_open(self) -> None:
         noted = self.chosen()
         if noted is not None:
             self.moetop.open_why(noted.host)
 
+    def _aim(self) -> None:
+        """What the next screen shows is the selected finding's."""
+        host, server = self.host(), self.server()
+        if host is not None:
+            self.moetop.chosen = (host.name, None)
+            self.moetop.chosen_server = (host.name, server.name) if server is not None else None
+
+    def do_log(self) -> None:
+        self._aim()
+        self.moetop.do_log()
+
+    def do_server(self) -> None:
+        self._aim()
+        self.moetop.do_server()
+
     def do_copy(self) -> None:
         noted = self.chosen()
         if noted is None:
-            self.moetop.say("no finding is selected")
             return
         commands = pages.commands_of(noted.finding)
         text = "\n".join(commands) or "\n".join((noted.finding.summary, *noted.finding.evidence, *noted.finding.remedy))

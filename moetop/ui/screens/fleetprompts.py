@@ -67,7 +67,7 @@ class FleetPrompts(MoeScreen):
         try:
             parsed = parse_filter(text)
         except UsageError as error:
-            prompt.hint(error.sentence())
+            prompt.hint(error.sentence(), wrong=True)
             self.filter_text, self.moetop.row_filter = "", None  # rows by half of a word would mislead
             return False
         prompt.hint(FILTER_HINT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -39,6 +39,9 @@ STEP_SIGNS: dict[str, tuple[str, str, str]] = {
 RUNNING = ("planned", "running", "attached")
 
 
+NAME_CELLS = 24
+"""A longer host or server name is cut in the list; the job itself names it whole."""
+
 TITLE_CELLS = (34, 60)
 """Least and most room for a step's title; all steps of a job get the same, so that the times stand in a column."""
 
@@ -53,9 +56,9 @@ def step_line(step: JobStep, now: float, room: int = TITLE_CELLS[0]) -> list[tup
     clock = ""
     if step.started is not None:
         clock = fmt.span((step.ended if step.ended is not None else now) - step.started)
-    limit = (
-        f" of {fmt.span(step.timeout_s)}" if step.timeout_s is not None and step.state in ("running", "waiting") else ""
-    )
+    limit = ""
+    if step.timeout_s is not None and step.state in ("running", "waiting"):
+        limit = f"{' of' if clock else 'at most'} {fmt.span(step.timeout_s)}"
     return [
         (f"  {glyph} {word:<8} ", role),
         (f"{fit(clean(step.title, 200), room)} ", "text!" if step.state == "running" else "text"),
@@ -64,9 +67,17 @@ def step_line(step: JobStep, now: float, room: int = TITLE_CELLS[0]) -> list[tup
     ]
 
 
+def job_sign(job: JobView) -> tuple[str, str, str]:
+    """Glyph, word and role of a job's state."""
+    glyph, word, role = JOB_SIGNS.get(job.state, ("·", job.state, "text"))
+    if not job.question:
+        return glyph, word, role
+    return "?" if job.state in RUNNING else glyph, f"{word}, asks", "warning"
+
+
 def job_page(job: JobView, now: float, width: int) -> pages.Page:
     """A whole job."""
-    glyph, word, role = JOB_SIGNS.get(job.state, ("·", job.state, "text"))
+    glyph, word, role = job_sign(job)
     took = (
         f"   {fmt.span((job.ended if job.ended is not None else now) - job.started)}" if job.started is not None else ""
     )
@@ -116,16 +127,17 @@ class JobsScreen(MoeScreen):
 
     def chosen_job(self) -> JobView | None:
         """The selected job."""
-        jobs = self.moetop.actions.jobs()
-        at = self.query_one("#list", TextPage).cursor
-        return jobs[at] if at < len(jobs) else None
+        mark = self.query_one("#list", TextPage).chosen
+        return next((job for job in self.moetop.actions.jobs() if job.id == mark), None)
 
     def show_scene(self) -> None:
         jobs = self.moetop.actions.jobs()
         page = self.query_one("#list", TextPage)
         page.styles.height = max(2, min(len(jobs) or 2, self.app.size.height // 4))
         if jobs:
-            page.set_lines([self._line(job) for job in jobs])
+            cells = [self._cells(job) for job in jobs]
+            rooms = [max(cell_len(row[column]) for row in cells) for column in range(len(cells[0]))]
+            page.set_lines([self._line(job, rooms) for job in jobs], [job.id for job in jobs])
         else:
             asking = self.moetop.actions.asking_jobs()
             words = "asking the hosts for their jobs" if asking else "no retune job is known; r on a host plans one"
@@ -133,12 +145,18 @@ class JobsScreen(MoeScreen):
         self.query_one(Rule).redraw()
         self._show_job()
 
-    def _line(self, job: JobView) -> list[tuple[str, str]]:
-        glyph, word, role = JOB_SIGNS.get(job.state, ("·", job.state, "text"))
+    def _cells(self, job: JobView) -> tuple[str, str, str]:
+        """State, host and server of a job, as wide as they are."""
+        return job_sign(job)[1], clean(job.host, NAME_CELLS), clean(job.server, NAME_CELLS)
+
+    def _line(self, job: JobView, rooms: Sequence[int]) -> list[tuple[str, str]]:
+        """A job in columns of `rooms` cells."""
+        glyph, _word, role = job_sign(job)
+        word, host, server = (fit(text, room) for text, room in zip(self._cells(job), rooms, strict=True))
         done = sum(step.state in ("done", "skipped") for step in job.steps)
         return [
-            (f"{glyph} {word:<18} ", role),
-            (f"{clean(job.host, 30):<24} {clean(job.server, 30):<24} ", "text"),
+            (f"{glyph} {word}  ", role),
+            (f"{host}  {server}  ", "text"),
             (f"step {done}/{len(job.steps)}   {fmt.clock_time(job.started)}", "quiet"),
         ]
 

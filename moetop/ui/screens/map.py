@@ -44,11 +44,14 @@ class MapScreen(MoeScreen):
         else:
             trails = "dots: the last 2 minutes "
         words = f" {missing} GPU{'s are' if missing != 1 else ' is'} not on the map: {why}" if missing else ""
+        claim = f"   {kind.claim}"
+        fits = len(kind.title) + len(claim) + len(trails) < self.app.size.width
         self.query_one("#title", TextLine).say(
-            [(f" {kind.title}", "text!"), (f"   {kind.claim}", "quiet")], right=[(trails, "quiet")]
+            [(f" {kind.title}", "text!"), (claim if fits else "", "quiet")], right=[(trails, "quiet")]
         )
         only = " only rows that the fleet's filter lets through  " if self.moetop.row_filter is not None else ""
-        self.query_one("#note", TextLine).say([(only, "accent"), (words, "quiet")])
+        below = [(only, "accent"), (words, "quiet"), ("" if fits else claim[2:], "quiet")]
+        self.query_one("#note", TextLine).say(below)
 
     def _draw(self, width: int, height: int) -> list[Line]:
         kind = POWER_MAP if self.moetop.map_kind == "power" else ACTIVITY_MAP

@@ -29,6 +29,17 @@ ROOMY_COLUMNS = 100
 """From so many columns on an answer names all its keys."""
 
 
+CRUMB_GAP = 3
+
+
+def share_room(wanted: list[int], room: int) -> list[int]:
+    """Cells for breadcrumbs: the longest give way first, so that a short one such as `gpu 3` stays whole."""
+    given = list(wanted)
+    while sum(given) > room and max(given, default=0) > 4:
+        given[given.index(max(given))] -= 1
+    return given
+
+
 class HeaderBar(LineWidget):
     """Name, breadcrumbs, counts; worst finding, time and mode at the right."""
 
@@ -46,9 +57,11 @@ class HeaderBar(LineWidget):
         ]
         room = width - sum(cell_len(text) for text, _ in pieces) - 2
         row.add(" moetop", paint("accent", bold=True))
-        for crumb in self.crumbs:
+        crumbs = [clean(crumb, 60) for crumb in self.crumbs]
+        rooms = share_room([cell_len(crumb) for crumb in crumbs], room - row.used - CRUMB_GAP * len(crumbs))
+        for crumb, cells in zip(crumbs, rooms, strict=True):
             row.add(" › ", paint("faint"))
-            row.add(fit(clean(crumb, 60), min(cell_len(crumb), max(4, room - row.used))), paint("text", bold=True))
+            row.add(fit(crumb, cells), paint("text", bold=True))
         if self.left and row.used + 3 < room:
             row.add("   ", row.blank)
             left = clean(self.left, 200)

@@ -61,9 +61,10 @@ class PromptLine(Horizontal):
         """Whether it is shown."""
         return self.has_class("-open")
 
-    def hint(self, text: str) -> None:
+    def hint(self, text: str, wrong: bool = False) -> None:
         """Words at the right: what is wrong with the text, or how it is written."""
         self.query_one(".hint", Label).update(text)
+        self.set_class(wrong, "-wrong")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

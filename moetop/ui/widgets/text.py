@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -46,7 +46,7 @@ def add_pieces(row: Row, pieces: Pieces, widget: LineWidget, on: str = "backgrou
 
 
 class TextPage(LineWidget, can_focus=True):
-    """Lines that scroll. Lines with a key can be selected: the cursor stops at them."""
+    """Lines that scroll. In a selectable page every line stands for something, which the cursor stays with."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", show=False),
@@ -68,15 +68,24 @@ class TextPage(LineWidget, can_focus=True):
     def __init__(self, *, id: str | None = None, selectable: bool = False) -> None:
         super().__init__(id=id)
         self.lines: list[Pieces] = []
+        self.marks: list[Hashable] = []
         self.selectable = selectable
         self.top = 0
         self.cursor = 0
 
-    def set_lines(self, lines: Sequence[Pieces]) -> None:
-        """Show these lines, keeping the place."""
-        self.lines = list(lines)
+    def set_lines(self, lines: Sequence[Pieces], marks: Sequence[Hashable] = ()) -> None:
+        """Show these lines, keeping the place. `marks` say what each stands for; without them none is selected."""
+        chosen = self.chosen
+        self.lines, self.marks = list(lines), list(marks)
+        if chosen is not None and chosen in self.marks:
+            self.cursor = self.marks.index(chosen)
         self.cursor = max(0, min(self.cursor, len(self.lines) - 1))
         self.redraw()
+
+    @property
+    def chosen(self) -> Hashable | None:
+        """What the selected line stands for; None where nothing can be selected."""
+        return self.marks[self.cursor] if self.selectable and self.cursor < len(self.marks) else None
 
     def make_lines(self, width: int, height: int) -> list[Strip]:
         self.top = max(0, min(self.top, len(self.lines) - height))
@@ -85,7 +94,7 @@ class TextPage(LineWidget, can_focus=True):
             self.top = max(self.top, self.cursor - height + 1)
         strips = []
         for at in range(self.top, min(len(self.lines), self.top + height)):
-            chosen = self.selectable and at == self.cursor
+            chosen = at == self.cursor and self.chosen is not None
             on = "selection" if chosen else "background"
             row = Row(width, self.paint("text", on=on))
             row.add("▌" if chosen else " ", self.paint("accent", on=on))
