@@ -39,6 +39,7 @@ async def render(folder: Path) -> None:
                 ticking=False,
                 no_color=False,
                 ascii_only=False,
+                few_colors=False,
             )
             async with app.run_test(size=size) as pilot:
                 for key in ("", *keys):

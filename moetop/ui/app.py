@@ -98,6 +98,12 @@ class MoetopApp(BaseApp):
 
         self.run_worker(work, thread=True, group="actions", name="plan")
 
+    def do_reconnect(self) -> None:
+        host = self.screen.host() if isinstance(self.screen, MoeScreen) else None
+        if host is not None:
+            name = host.name
+            self.perform(lambda: self.actions.reconnect(name), "connect", here=True)
+
     def do_log(self) -> None:
         self.picked_log = None
         self.open_screen(keys.LOG)

@@ -74,6 +74,7 @@ class BaseApp(TellingApp):
         clock: Callable[[], float] = time.time,
         ascii_only: bool | None = None,
         no_color: bool | None = None,
+        few_colors: bool | None = None,
         bell: bool = False,
         ticking: bool = True,
         mode: str | None = None,
@@ -93,7 +94,7 @@ class BaseApp(TellingApp):
         self.bare = (self.no_color or bool(os.environ.get("NO_COLOR"))) if no_color is None else no_color
         self.ascii_only = not terminal_has_utf8() if ascii_only is None else ascii_only
         self.themes, self.theme_errors = load_themes()
-        self._few = self.console.color_system == "standard"
+        self._few = self.console.color_system == "standard" if few_colors is None else few_colors
         self.paint = Paint(choose_theme(theme, self.themes, self.theme_errors), self.bare, self._few)
         self.scene = Scene(t=clock())
         self.findings = FindingsLog()

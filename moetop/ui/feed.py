@@ -167,6 +167,9 @@ class Actions(Protocol):
     def remove_host(self, name: str) -> None:
         """Stop watching a host. Raises MoetopError."""
 
+    def reconnect(self, host: str) -> str:
+        """Try a lost host now, asking again what was left unanswered; a sentence on it. Raises MoetopError."""
+
     def take_notices(self) -> list[str]:
         """Sentences that came up since the last call (the configuration was read anew), oldest first."""
 
@@ -228,6 +231,9 @@ class NoActions:
         raise self._refuse()
 
     def remove_host(self, name: str) -> None:
+        raise self._refuse()
+
+    def reconnect(self, host: str) -> str:
         raise self._refuse()
 
     def take_notices(self) -> list[str]:

@@ -100,6 +100,8 @@ DEEDS: tuple[Deed, ...] = (
          (FLEET, DETAIL, SERVER, LOG, FINDINGS, JOBS), "copy", 19),
     Deed("add_host", ("a",), "host", "Watch another host", "watch one more host: NAME, USER@NAME:PORT or an ssh alias",
          (FLEET,), "add", 20, prompts=True),
+    Deed("reconnect", ("R", "upper_r"), "host", "Connect again",
+         "try the selected lost host now, asking again what was left unanswered", (FLEET, DETAIL), "reconnect", 3),
     Deed("remove_host", ("d",), "host", "Stop watching the host", "stop watching the selected host (asks first)",
          (FLEET,), "remove", 21, prompts=True),
     Deed("cancel_job", ("X", "upper_x"), "job", "Cancel the job", "stop the job and put back what it moved", (JOBS,),

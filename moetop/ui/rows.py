@@ -37,6 +37,7 @@ FILTER_KEYS: dict[str, str] = {
     "engine": "engine of a server on the host",
     "server": "name of a server on the host",
     "confidence": "measured or inferred",
+    "label": "label that the configuration gives the host: label:prod, label:rack=b7",
 }
 """Words before the colon in a filter; a bare word looks in all of them."""
 
@@ -90,6 +91,8 @@ def _values(key: str, host: HostView, gpu: GpuReport | None) -> Iterable[str]:
         return (gpu_sign(gpu).word, gpu.state.value) if gpu.error is None else (gpu_sign(gpu).word, gpu.error)
     if key == "gpu":
         return () if gpu is None else (gpu.name or "", str(gpu.index))
+    if key == "label":
+        return [text for name, value in host.report.labels.items() for text in (value, f"{name}={value}")]
     if key == "finding":
         return [finding.kind.value for finding in host.report.findings]
     if key == "model":

@@ -83,6 +83,7 @@ async def _picture(snapshot: Snapshot, columns: int, lines: int, theme: str | No
         kind="live" if snapshot.taken_at is not None else "pasted",  # then its time is in its texts or not known
         no_color=False,
         ascii_only=False,
+        few_colors=False,
     )
     async with app.run_test(size=(columns, lines)) as pilot:
         app.gather_now()

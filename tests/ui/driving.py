@@ -87,7 +87,14 @@ async def opened(feed: scenes.StillFeed, size: tuple[int, int] = (120, 40), **op
     """The app on `feed`, with its first scene shown."""
     deeds = options.pop("actions", None) or scenes.Deeds()
     toasts = options.pop("show_toasts", False)
-    given = {"clock": lambda: scenes.NOW, "ticking": False, "no_color": False, "ascii_only": False, **options}
+    given = {
+        "clock": lambda: scenes.NOW,
+        "ticking": False,
+        "no_color": False,
+        "ascii_only": False,
+        "few_colors": False,
+        **options,
+    }
     app = MoetopApp(feed, actions=deeds, **given)
     async with app.run_test(size=size, notifications=toasts) as pilot:
         screen = Screen(app, pilot, feed, deeds)

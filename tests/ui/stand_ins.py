@@ -112,6 +112,10 @@ class Deeds(NoActions):
     def remove_host(self, name: str) -> None:
         self.done.append(("remove_host", name))
 
+    def reconnect(self, host: str) -> str:
+        self.done.append(("reconnect", host))
+        return f"{host}: trying again now"
+
     def take_notices(self) -> list[str]:
         taken, self.notices = self.notices, []
         return taken

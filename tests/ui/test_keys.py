@@ -134,6 +134,8 @@ EFFECTS: dict[str | tuple[str, str], Effect] = {
     "save_log": Effect(done("glm5-sm120-sglang.log"), CHANGED),
     "copy": Effect(lambda screen: screen.app.clipboard, CHANGED),
     "add_host": Effect(asks),
+    "reconnect": Effect(done("reconnect"), CHANGED, before=("end",)),
+    ("reconnect", keys.DETAIL): Effect(done("reconnect"), CHANGED, before=("escape", "end", "enter")),
     "remove_host": Effect(shows("stop watching glm5-sm120?")),
     "cancel_job": Effect(done("cancel"), CHANGED),
     "answer_job": Effect(lambda screen: isinstance(screen.app.screen, QuestionScreen), before=("down",)),

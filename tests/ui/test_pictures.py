@@ -21,7 +21,9 @@ WRITE = os.environ.get("MOETOP_PICTURES") == "write"
 
 async def taken(case: Case) -> picture.Picture:
     """The screen of a case."""
-    async with opened(case.feed(), case.size, actions=case.actions(), **case.options) as screen:
+    async with opened(
+        case.feed(), case.size, actions=case.actions(), few_colors=case.few_colours, **case.options
+    ) as screen:
         if case.keys:
             await screen.press(*case.keys)
         for field in screen.app.screen.query(Input):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.segment import Segment
 from rich.style import Style
@@ -69,6 +70,14 @@ def names(scene: Scene, text: str) -> list[tuple[str, int | None]]:
 )
 def test_filters_pick_rows(text: str, hosts: set[str]) -> None:
     assert {host for host, _gpu in names(scene_of(scenes.reference_fleet()), text)} == hosts
+
+
+def test_a_filter_looks_at_the_labels_that_the_configuration_gives() -> None:
+    feed = scenes.reference_fleet()
+    feed.put(msgspec.structs.replace(feed.reports["h200-lab"], labels={"rack": "b7", "site": "lab-2"}))
+    for text in ("label:b7", "label:rack=b7", "label:lab*", "b7"):
+        assert {host for host, _gpu in names(scene_of(feed), text)} == {"h200-lab"}, text
+    assert not names(scene_of(feed), "label:rack=lab-2")
 
 
 def test_a_filter_on_an_index_keeps_one_row_and_counts_the_hidden() -> None:

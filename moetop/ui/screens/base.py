@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
-from moetop.model import ServerReport
+from moetop.model import LinkPhase, ServerReport
 from moetop.ui import keys
 from moetop.ui.layout import ROOMY_LINES, SMALLEST
 from moetop.ui.logtext import server_of
@@ -206,6 +206,9 @@ class MoeScreen(Screen[None]):
         """Whether a deed makes sense here and now at all (else it is not offered)."""
         if name == "back":
             return len(self.app.screen_stack) > 1 and self.where != keys.FLEET
+        if name == "reconnect":
+            host = self.host()
+            return host is not None and host.link.phase is LinkPhase.LOST
         if name in ("slower", "faster"):
             return self.moetop.playback() is not None
         if name == "now":
