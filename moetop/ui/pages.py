@@ -247,8 +247,9 @@ def gpu_page(gpu: GpuReport, width: int) -> Page:
         label, rest = split_label(sentence)
         page += labelled(label, rest, width)
     if gpu.error:
-        page += labelled("error", gpu.error, width, "critical")
-        page += _absences(gpu, gpu_values(gpu), width)
+        page += labelled("error", gpu.error.replace("_", " "), width, "critical")
+        for why in dict.fromkeys(gpu.absent.values()):
+            page += labelled("", why, width, "quiet")
     for limit in gpu.limits:
         role = "text" if limit in QUIET_LIMITS else "warning"
         page += labelled("limit", LIMIT_WORDS[limit][1], width, role)

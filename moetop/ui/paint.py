@@ -29,8 +29,8 @@ BARE_ATTRIBUTES: dict[str, str] = {
 """What stands for a role where no colours may be used (NO_COLOR)."""
 
 
-FEW_COLORS_CRITICAL = {True: "bright_red", False: "red"}
-"""Of 16 colours the nearest to a pale red is white; by whether the theme is dark."""
+FEW_COLORS_CRITICAL = {True: "#ff5555", False: "#aa0000"}
+"""The two reds among 16 colours, by whether the theme is dark: the nearest to a pale red would be white."""
 
 
 class Paint:

@@ -95,21 +95,28 @@ class Scene:
 def gpu_sign(gpu: GpuReport) -> Sign:
     """Glyph, word and role of a GPU's state; a question mark says it is inferred."""
     if gpu.error is not None:
-        return Sign("✕", GPU_ERRORS.get(gpu.error, "unreadable"), "critical", gpu.error)
+        word, meaning = GPU_ERRORS.get(gpu.error, ("unreadable", gpu.error.replace("_", " ")))
+        return Sign("✕", word, "critical", meaning)
     sign = STATE_SIGNS[gpu.state]
     if gpu.confidence is Confidence.INFERRED and gpu.state not in NEVER_DOUBTED:
         return Sign(sign.glyph, f"{sign.word}?", sign.role, sign.meaning)
     return sign
 
 
-GPU_ERRORS: dict[str, str] = {
-    "gpu_lost": "lost",
-    "lost": "lost",
-    "stuck": "stuck",
-    "stuck_gpu": "stuck",
-    "not_permitted": "no access",
+_LOST = ("lost", "it cannot be read any more; usually only a reboot helps")
+_STUCK = ("stuck", "it does not answer the driver's calls")
+_NO_ACCESS = ("no access", "this user may not read it")
+
+GPU_ERRORS: dict[str, tuple[str, str]] = {
+    "gpu_lost": _LOST,
+    "lost": _LOST,
+    "reset_required": ("needs reset", "it requires a reset; its memory stays taken until then"),
+    "stuck": _STUCK,
+    "stuck_gpu": _STUCK,
+    "not_permitted": _NO_ACCESS,
+    "no_permission": _NO_ACCESS,
 }
-"""Short words for `GpuReport.error`."""
+"""A word and its meaning for `GpuReport.error`."""
 
 
 def host_sign(host: HostView) -> Sign:
