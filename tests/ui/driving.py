@@ -10,6 +10,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from moetop.ui.app import MoetopApp
+from moetop.ui.screens.base import MoeScreen
 from tests.ui import scenes
 
 SIZES = ((80, 24), (120, 40), (200, 60))
@@ -80,6 +81,12 @@ class Screen:
     def toasts(self) -> list[str]:
         """Messages as `title: text`."""
         return [f"{told.title}: {told.text}" for told in self.app.told]
+
+
+def where(screen: object) -> str:
+    """The name of a screen in the registry of keys."""
+    assert isinstance(screen, MoeScreen)
+    return screen.where
 
 
 @asynccontextmanager

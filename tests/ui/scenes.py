@@ -56,6 +56,13 @@ def reference_fleet() -> StillFeed:
     return feed
 
 
+def fleet_without_lost() -> StillFeed:
+    """The reference fleet, its lost host left out."""
+    feed = reference_fleet()
+    del feed.reports["node-07"]
+    return feed
+
+
 def big_fleet(hosts: int = 8, gpus: int = 8) -> StillFeed:
     """Many GPUs in mixed states."""
     feed = StillFeed()
