@@ -147,7 +147,7 @@ class SessionActions(NoActions):
 def run_screen(args: argparse.Namespace, session: Session, config: Config) -> ExitCode:
     """Show the app until it is left. Raises UsageError for a theme that cannot be used."""
     actions = SessionActions(session, config)
-    with person.on_screen(), session.running():
+    with person.on_screen(), session.running(begun=False):
         try:
             code = run(
                 session.watch,
@@ -157,6 +157,7 @@ def run_screen(args: argparse.Namespace, session: Session, config: Config) -> Ex
                 demo_note=session.notes[0] if session.notes else None,
                 interval_s=config.interval_s,
                 kind=session.kind,
+                on_shown=session.begin,
             )
         finally:
             actions.close()  # before the fleet stops: its threads may be waiting for an answer

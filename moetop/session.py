@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -65,21 +65,24 @@ class Session:
     retune: RecordedRetune | None = None
 
     @contextmanager
-    def running(self, say: Callable[[str], None] | None = None) -> Iterator[None]:
-        """Start the fleet; on leaving, whatever the reason, stop it and close the recorder.
+    def running(self, say: Callable[[str], None] | None = None, *, begun: bool = True) -> Iterator[None]:
+        """Start the fleet (with `begun` False only `begin` does); on leaving, whatever the reason, stop it and close
+        the recorder.
 
         SIGHUP reads the configuration anew where there is one; `say` takes the sentence on that.
         """
-        if self.reloader is None:
-            with self._started():
-                yield
-            return
-        with self.reloader.heeding_hangup(say), self._started():
+        heeding = nullcontext() if self.reloader is None else self.reloader.heeding_hangup(say)
+        with heeding, self._started(begun):
             yield
 
-    @contextmanager
-    def _started(self) -> Iterator[None]:
+    def begin(self) -> None:
+        """Start the fleet. A screen does once it stands: what connections load would hold up its first paint."""
         self.fleet.start()
+
+    @contextmanager
+    def _started(self, begun: bool) -> Iterator[None]:
+        if begun:
+            self.begin()
         try:
             yield
         finally:

@@ -43,9 +43,12 @@ def open_transport(target: HostTarget, prompt: Prompt | None = None) -> Transpor
         from moetop.transport.openssh import OpensshTransport
 
         return OpensshTransport(target)
-    if target.kind in ("ssh", "auto"):
+    if target.kind == "auto":
         from moetop.transport.auto import AutoTransport
+
+        return AutoTransport(target, prompt)
+    if target.kind == "ssh":
         from moetop.transport.ssh import SshTransport
 
-        return SshTransport(target, prompt) if target.kind == "ssh" else AutoTransport(target, prompt)
+        return SshTransport(target, prompt)
     raise UsageError(f"{target.kind!r} is no transport", "transports are auto, ssh, openssh and local")

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from moetop.errors import LinkError
-from moetop.transport.auth import Prompt
+from moetop.transport import Prompt
 from moetop.transport.base import Channel, Completed, HostTarget
 from moetop.transport.openssh import OpensshTransport
-from moetop.transport.ssh import SshTransport, note_line
 from moetop.transport.ssh_config import find_ssh
+
+if TYPE_CHECKING:
+    from moetop.transport.ssh import SshTransport
 
 T = TypeVar("T")
 
 
 class AutoTransport:
-    """A host over SSH. `why` is the sentence that made it use the system's ssh, None while it uses paramiko."""
+    """A host over SSH. `why` is the sentence that made it use the system's ssh, None while it uses paramiko.
+
+    paramiko is loaded by the first use, which is some host's own thread: 0.1 s that a screen need not wait for.
+    """
 
     finite = False
 
@@ -25,32 +30,46 @@ class AutoTransport:
         self.name = target.name
         self.why: str | None = None
         self._target = target
-        self._paramiko = SshTransport(target, prompt)
+        self._prompt = prompt
+        self._made: SshTransport | None = None
         self._openssh: OpensshTransport | None = None
         self._lock = threading.Lock()
         self._closed = False
 
     def open(self, options: Mapping[str, object]) -> Channel:
+        from moetop.transport.ssh import note_line
+
         return self._either(
-            lambda: self._paramiko.open(options),
+            lambda: self._paramiko().open(options),
             lambda system: system.open(options, (note_line(f"the system's ssh is used: {self.why}"),)),
         )
 
     def run(self, argv: Sequence[str], stdin: bytes = b"", timeout_s: float = 30.0) -> Completed:
         return self._either(
-            lambda: self._paramiko.run(argv, stdin, timeout_s), lambda system: system.run(argv, stdin, timeout_s)
+            lambda: self._paramiko().run(argv, stdin, timeout_s), lambda system: system.run(argv, stdin, timeout_s)
         )
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            system = self._openssh
-        self._paramiko.close()
-        if system is not None:
-            system.close()
+            ways = (self._made, self._openssh)
+        for way in ways:
+            if way is not None:
+                way.close()
 
     def ask_again(self) -> None:
-        self._paramiko.ask_again()
+        if self._made is not None:
+            self._made.ask_again()
+
+    def _paramiko(self) -> SshTransport:
+        from moetop.transport.ssh import SshTransport
+
+        with self._lock:
+            if self._closed:
+                raise LinkError("the transport is closed", code="closed", retry=False)
+            if self._made is None:
+                self._made = SshTransport(self._target, self._prompt)
+            return self._made
 
     def _either(self, by_paramiko: Callable[[], T], by_system: Callable[[OpensshTransport], T]) -> T:
         if self._openssh is None:
@@ -70,4 +89,6 @@ class AutoTransport:
             if not self._closed and self._openssh is None:
                 self.why = why
                 self._openssh = OpensshTransport(self._target)
-        self._paramiko.close()
+            made = self._made
+        if made is not None:
+            made.close()

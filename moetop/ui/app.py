@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from moetop.errors import ExitCode, MoetopError
 from moetop.model import Snapshot
 from moetop.ui import keys
@@ -36,6 +38,8 @@ class MoetopApp(BaseApp):
         if self.ticking:
             self.set_interval(TICK_S, self.tick)
             self.tick()
+        if self.on_shown is not None:
+            self.call_after_refresh(self.on_shown)
 
     def action_interrupt(self) -> None:
         """Leave at once with the exit code of an interrupt (ctrl+c)."""
@@ -223,8 +227,10 @@ def run(
     interval_s: float = 1.0,
     bell: bool = False,
     kind: str = "live",
+    on_shown: Callable[[], None] | None = None,
 ) -> int:
-    """Show the app until it is left; the exit code. Raises UsageError for a theme that cannot be used."""
+    """Show the app until it is left; the exit code. `on_shown` is called once, when its first picture stands.
+    Raises UsageError for a theme that cannot be used."""
     app = MoetopApp(
         feed,
         actions=actions,
@@ -234,6 +240,7 @@ def run(
         interval_s=interval_s,
         bell=bell,
         kind=kind,
+        on_shown=on_shown,
     )
     result = app.run()
     return result if result is not None else int(app.return_code or ExitCode.OK)

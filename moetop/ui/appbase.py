@@ -79,6 +79,7 @@ class BaseApp(TellingApp):
         ticking: bool = True,
         mode: str | None = None,
         kind: str = "live",
+        on_shown: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
         self.feed = feed
@@ -91,6 +92,7 @@ class BaseApp(TellingApp):
         self.ticking = ticking
         self.mode = mode
         self.kind = kind
+        self.on_shown = on_shown
         self.bare = (self.no_color or bool(os.environ.get("NO_COLOR"))) if no_color is None else no_color
         self.ascii_only = not terminal_has_utf8() if ascii_only is None else ascii_only
         self.themes, self.theme_errors = load_themes()

@@ -29,6 +29,15 @@ async def test_scenes_come_without_being_asked_and_show_what_changed() -> None:
         await until(pilot, lambda: "0 RTX PRO 6000" in shown(app))
 
 
+async def test_what_waits_for_the_first_picture_is_called_once_with_the_picture_there() -> None:
+    seen: list[str] = []
+    app = MoetopApp(scenes.sixteen(), actions=scenes.Deeds(), ticking=False, on_shown=lambda: seen.append(shown(app)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: seen)
+        await pilot.press("question_mark", "escape")
+        assert len(seen) == 1 and "moetop" in seen[0] and "quit" in seen[0]
+
+
 async def test_a_feed_that_takes_long_holds_no_key_back() -> None:
     class Slow(scenes.StillFeed):
         gate = threading.Event()

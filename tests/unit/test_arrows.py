@@ -58,6 +58,15 @@ def test_help_loads_next_to_nothing() -> None:
     assert not loaded & {"msgspec", "yaml", "paramiko", "textual", "plotext", "pynvml"}
 
 
+def test_a_screen_on_a_host_stands_before_what_its_connection_needs_is_loaded() -> None:
+    loaded = modules_after(
+        "from moetop.cli import build_parser\nfrom moetop.session import load_config, open_session\n"
+        "args = build_parser().parse_args(['--host', 'gpu01'])\n"
+        "session = open_session(args, load_config(args))\nassert session.transports[0].name == 'gpu01'"
+    )
+    assert "moetop" in loaded and "paramiko" not in loaded
+
+
 def test_no_source_hands_anything_to_a_shell() -> None:
     """Ruff checks shell=True; this finds the ways around it, in what runs here and on the host."""
     ways = ("os.system(", "os.popen(", "shell=True", "getoutput(", "eval(", "exec_command(f", "pty.spawn(")
