@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import signal
 import sys
@@ -252,12 +251,8 @@ def _head_start(args: argparse.Namespace) -> Iterator[None]:
 
         return ProbeOptions.single(args.interval or 1.0).wire()
 
-    gc.disable()  # collecting while modules load costs more than one sample leaves behind
-    try:
-        with started_ahead(options):
-            yield
-    finally:
-        gc.enable()
+    with started_ahead(options):
+        yield
 
 
 def _run_mode(args: argparse.Namespace) -> ExitCode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -77,6 +78,8 @@ class Session:
 
     def begin(self) -> None:
         """Start the fleet. A screen does once it stands: what connections load would hold up its first paint."""
+        gc.freeze()  # what is loaded by now stays
+        gc.enable()
         self.fleet.start()
 
     @contextmanager

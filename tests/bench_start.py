@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.bench_kit import Figure, Times, environment, time_in_turn
+from tests.bench_ui import Terminal
 from tests.rig.nvml_rig import SOURCE, Scenario
+from tests.rig.sshd_rig import free_port
+
+PAINTS = 7
 
 PEERS = (("nvitop -1", "nvitop", ("-1",)), ("gpustat --json", "gpustat", ("--json",)))
 
@@ -30,10 +37,26 @@ def figures() -> list[Figure]:
             Figure("python -c pass", bare.wall_s * 1000, "ms", note=_note(bare)),
             Figure("moetop --help", help_.wall_s * 1000, "ms", "150 ms wanted", 150, _note(help_)),
             Figure(what, one.wall_s * 1000, "ms", note=_note(one)),
+            *_first_paints(env),
         ]
         rows += [Figure(what, None, "ms", note=f"{name} is not installed") for name, _, _ in PEERS if name not in peers]
         for name, peer in zip(peers, theirs, strict=True):
             rows.append(Figure(what, one.wall_s * 1000, "ms", name, peer.wall_s * 1000, _note(peer)))
+    return rows
+
+
+def _first_paints(env: Mapping[str, str]) -> list[Figure]:
+    """From the start of the process to the first picture, before a host has answered."""
+    rows = []
+    for arguments in (["--demo"], ["--host", f"127.0.0.1:{free_port()}"]):
+        took = []
+        for _ in range(PAINTS):
+            terminal = Terminal(120, 40, [sys.executable, "-m", "moetop", *arguments], env)
+            terminal.read(10.0, until=b"moetop")
+            took.append((time.perf_counter() - terminal.started) * 1000)
+            terminal.close()
+        what = f"moetop {arguments[0]}: first paint at 120x40"
+        rows.append(Figure(what, statistics.median(took), "ms", "500 ms wanted", 500, f"best {min(took):.0f} ms"))
     return rows
 
 

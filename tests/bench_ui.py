@@ -113,14 +113,12 @@ class Screen(NamedTuple):
     key_ms: list[float]
     bytes_s: float
     core_share: float
-    first_paint_ms: float
     rss_mib: float
 
 
 def watch_screen(terminal: Terminal, settle_s: float = 4.0, steady_s: float = 8.0) -> Screen:
     """Let it settle, measure it at rest, then press keys."""
     terminal.read(20.0, until=b"moetop")
-    first_ms = (time.perf_counter() - terminal.started) * 1000
     terminal.read(settle_s)
     cpu, begun = terminal.cpu_s(), time.perf_counter()
     steady = terminal.read(steady_s)
@@ -136,7 +134,7 @@ def watch_screen(terminal: Terminal, settle_s: float = 4.0, steady_s: float = 8.
         terminal.read(0.05 + 0.013 * (number % 5))
     memory = rss_mib(terminal.pid)
     terminal.close()
-    return Screen(times, len(steady) / span_s, share, first_ms, memory)
+    return Screen(times, len(steady) / span_s, share, memory)
 
 
 SIZES = ((120, 40, 1, 8), (80, 24, 1, 16), (200, 60, 8, 8), (200, 60, 32, 8))
@@ -155,7 +153,7 @@ def figures() -> list[Figure]:
 
 def screen_figures(name: str, seen: Screen) -> list[Figure]:
     """The lines of a table that tell of a screen."""
-    note = f"first paint {seen.first_paint_ms:.0f} ms, {seen.bytes_s / 1000:.1f} kB/s, {seen.rss_mib:.0f} MiB"
+    note = f"{seen.bytes_s / 1000:.1f} kB/s, {seen.rss_mib:.0f} MiB"
     p95 = percentile(seen.key_ms, 0.95) if seen.key_ms else None
     return [
         Figure(f"{name}: key to repaint, median", statistics.median(seen.key_ms) if seen.key_ms else None, "ms"),
