@@ -41,6 +41,10 @@ class DetailScreen(MoeScreen):
     def on_mount(self) -> None:
         self.query_one(TextPage).focus()
 
+    def on_screen_suspend(self) -> None:
+        if self not in self.app.screen_stack:  # left, not covered: opened anew it starts at its top
+            self.query_one(TextPage).top = 0
+
     def gpu(self) -> GpuReport | None:
         """The chosen GPU; None: the whole host."""
         host, chosen = self.host(), self.moetop.chosen
@@ -78,7 +82,7 @@ class DetailScreen(MoeScreen):
         for plot in self.query(Plot):
             if plot.display and charts.display:
                 plot.redraw()
-        self.query_one(TextPage).set_lines(self._page(max(30, width - 3)))
+        self.query_one(TextPage).set_lines(self._page(max(30, width - 3)), subject=self.moetop.chosen)
 
     def _page(self, width: int) -> pages.Page:
         host = self.host()
@@ -167,6 +171,10 @@ class DetailScreen(MoeScreen):
         return self._titled("SM clock, MHz", time_chart(width, height - 1, series, self._axis(window), top))
 
     # ── deeds ────────────────────────────────────────────────────────────────────────────────────
+
+    def do_why(self) -> None:
+        self.query_one(TextPage).top = 0
+        self.moetop.do_why()
 
     def do_copy(self) -> None:
         commands = [command for finding in self.findings() for command in pages.commands_of(finding)]

@@ -163,7 +163,8 @@ class JobsScreen(MoeScreen):
     def _show_job(self) -> None:
         job = self.chosen_job()
         width = max(30, self.app.size.width - 3)
-        self.query_one("#job", TextPage).set_lines(job_page(job, self.moetop.clock(), width) if job is not None else [])
+        page = job_page(job, self.moetop.clock(), width) if job is not None else []
+        self.query_one("#job", TextPage).set_lines(page, subject=job.id if job is not None else None)
 
     def on_text_page_moved(self) -> None:
         self._show_job()

@@ -33,6 +33,10 @@ class ServerScreen(MoeScreen):
     def on_mount(self) -> None:
         self.query_one(TextPage).focus()
 
+    def on_screen_suspend(self) -> None:
+        if self not in self.app.screen_stack:  # left, not covered: opened anew it starts at its top
+            self.query_one(TextPage).top = 0
+
     def crumbs(self) -> tuple[str, ...]:
         host, server = self.host(), self.server()
         if host is None:
@@ -54,7 +58,8 @@ class ServerScreen(MoeScreen):
         for plot in self.query(Plot):
             if plot.display and charts.display:
                 plot.redraw()
-        self.query_one(TextPage).set_lines(self._page(max(30, width - 3)))
+        subject = (host.name if host else None, server.name if server else None)
+        self.query_one(TextPage).set_lines(self._page(max(30, width - 3)), subject=subject)
 
     def _page(self, width: int) -> pages.Page:
         host, server = self.host(), self.server()

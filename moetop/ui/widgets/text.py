@@ -17,6 +17,9 @@ from moetop.ui.widgets.lines import LineWidget
 Pieces = Sequence[tuple[str, str]]
 """Text and colour role; `role!` is bold."""
 
+LEAST_MARKED = 4
+"""A lower page has no room for marks of what is above and below it."""
+
 
 class TextLine(LineWidget):
     """One line: pieces at the left, pieces at the right."""
@@ -72,9 +75,18 @@ class TextPage(LineWidget, can_focus=True):
         self.selectable = selectable
         self.top = 0
         self.cursor = 0
+        self._subject: Hashable = None
 
-    def set_lines(self, lines: Sequence[Pieces], marks: Sequence[Hashable] = ()) -> None:
-        """Show these lines, keeping the place. `marks` say what each stands for; without them none is selected."""
+    def set_lines(
+        self, lines: Sequence[Pieces], marks: Sequence[Hashable] = (), *, subject: Hashable | None = None
+    ) -> None:
+        """Show these lines, keeping the place while they are about the same `subject`.
+
+        `marks` say what each line stands for; without them none is selected.
+        """
+        if subject != self._subject:
+            self._subject = subject
+            self.top = 0
         chosen = self.chosen
         self.lines, self.marks = list(lines), list(marks)
         if chosen is not None and chosen in self.marks:
@@ -88,24 +100,43 @@ class TextPage(LineWidget, can_focus=True):
         return self.marks[self.cursor] if self.selectable and self.cursor < len(self.marks) else None
 
     def make_lines(self, width: int, height: int) -> list[Strip]:
-        self.top = max(0, min(self.top, len(self.lines) - height))
         if self.selectable:
-            self.top = min(self.top, self.cursor)
-            self.top = max(self.top, self.cursor - height + 1)
-        strips = []
-        for at in range(self.top, min(len(self.lines), self.top + height)):
-            chosen = at == self.cursor and self.chosen is not None
-            on = "selection" if chosen else "background"
-            row = Row(width, self.paint("text", on=on))
-            row.add("▌" if chosen else " ", self.paint("accent", on=on))
-            add_pieces(row, self.lines[at], self, on)
-            strips.append(row.strip())
+            return self._list_lines(width, height)
+        count = len(self.lines)
+        if count <= height or height < LEAST_MARKED:
+            self.top = max(0, min(self.top, count - height))
+            return [self._line(at, width) for at in range(self.top, min(count, self.top + height))]
+        self.top = max(0, min(self.top, count - height + 1))  # the mark above takes a row
+        end = self.top + height - (self.top > 0)
+        end -= end < count
+        strips = [self._line(at, width) for at in range(self.top, end)]
+        if self.top > 0:
+            strips.insert(0, self._mark_row(f"▲ {self.top} above", width))
+        if end < count:
+            strips.append(self._mark_row(f"▼ {count - end} more", width))
+        return strips
+
+    def _list_lines(self, width: int, height: int) -> list[Strip]:
+        self.top = max(0, min(self.top, len(self.lines) - height))
+        self.top = min(self.top, self.cursor)
+        self.top = max(self.top, self.cursor - height + 1)
+        strips = [self._line(at, width) for at in range(self.top, min(len(self.lines), self.top + height))]
         below = len(self.lines) - self.top - height
         if below > 0 and strips:
             strips[-1] = self._marked(strips[-1], f" ▼ {below} more ", width)
-        if self.top > 0 and strips and not self.selectable:
-            strips[0] = self._marked(strips[0], f" ▲ {self.top} above ", width)
         return strips
+
+    def _line(self, at: int, width: int) -> Strip:
+        chosen = at == self.cursor and self.chosen is not None
+        on = "selection" if chosen else "background"
+        row = Row(width, self.paint("text", on=on))
+        row.add("▌" if chosen else " ", self.paint("accent", on=on))
+        add_pieces(row, self.lines[at], self, on)
+        return row.strip()
+
+    def _mark_row(self, text: str, width: int) -> Strip:
+        mark = (f"{text} ", self.paint("notice", bold=True))
+        return Row(width, self.paint("text")).right([mark]).strip()
 
     def _marked(self, strip: Strip, text: str, width: int) -> Strip:
         mark = Row(cell_len(text), self.paint("text"))
@@ -121,7 +152,8 @@ class TextPage(LineWidget, can_focus=True):
         self.redraw()
 
     def action_page(self, step: int) -> None:
-        self.action_move(step * max(1, self.content_size.height - 1))
+        marks = 1 if self.selectable else 3  # two rows may be marks; one line stays from page to page
+        self.action_move(step * max(1, self.content_size.height - marks))
 
     def on_click(self, event: events.Click) -> None:
         if self.selectable and self.top + event.y < len(self.lines):
