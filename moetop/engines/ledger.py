@@ -69,6 +69,10 @@ class Ledger:
         newest = self.run
         return run is not newest and None not in (run.engine, newest.engine) and run.engine is not newest.engine
 
+    def is_followed(self, run: Run) -> bool:
+        """Whether a later run came in its place."""
+        return run is not self.run and not self.is_beside(run)
+
     def _run_n(self, n: int) -> Run:
         """The run of this number; the newest where it is no longer kept."""
         return self.runs[n - self.runs[0].n] if n >= self.runs[0].n else self.run

@@ -37,7 +37,7 @@ def make_digest(
         moe_backend_resolved=run.moe_backend is not None,
         attention_backend=run.attention_backend or _first(run, ("attention_backend",), str),
         quantization=_first(run, ("quantization",), str),
-        runs=tuple(each.freeze() for each in ledger.runs),
+        runs=tuple(each.freeze(followed=ledger.is_followed(each)) for each in ledger.runs),
         phase=run.phase,
         phase_since=run.phase_since,
         ready=run.ready and not _ended(run),

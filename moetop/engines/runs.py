@@ -96,10 +96,16 @@ class Run:
         """Whether more than its arguments is known of it."""
         return self.phase is not Phase.UNKNOWN
 
-    def freeze(self) -> ServerRun:
-        """The run as others see it."""
+    def freeze(self, *, followed: bool = False) -> ServerRun:
+        """The run as others see it. One that drained when the next start of its server came (`followed`) is over,
+        though a wrapper or a kill kept its last line from the log."""
+        drained = followed and self.phase is Phase.DRAINING
         return ServerRun(
-            n=self.n, start=self.start, start_text=self.start_text, phase=self.phase, phase_since=self.phase_since
+            n=self.n,
+            start=self.start,
+            start_text=self.start_text,
+            phase=Phase.STOPPED if drained else self.phase,
+            phase_since=self.phase_since,
         )
 
     def note(self, rule: Rule, record: Record, fields: Fields) -> None:

@@ -355,6 +355,12 @@ def test_an_exit_after_a_drain_is_a_stop() -> None:
     assert read(SGL_ARGS, READY, drain, "sglang-1 exited with code 137").phase is Phase.STOPPED
 
 
+def test_a_run_that_drained_when_the_next_began_is_over() -> None:
+    drain = "[2026-06-28 14:00:00] SIGTERM received. signum=None frame=None. Draining requests and shutting down..."
+    assert [run.phase for run in read(SGL_ARGS, READY, drain).runs] == [Phase.DRAINING]
+    assert [run.phase for run in read(SGL_ARGS, READY, drain, SGL_ARGS).runs] == [Phase.STOPPED, Phase.UNKNOWN]
+
+
 def test_the_exit_of_another_service_is_not_the_servers() -> None:
     ready = "sglang-1  | " + READY
     assert read(ready, "prometheus-1 exited with code 1").phase is Phase.READY
