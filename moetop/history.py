@@ -16,6 +16,7 @@ from math import isnan, nan
 from statistics import median_low
 
 from moetop.model import GpuSample, ServerMetrics
+from moetop.ratio import power_percent
 
 LEVEL_POINTS = 360
 """Points a level holds before its oldest pair moves on (judgement: 6 minutes at 1 Hz drawn exactly)."""
@@ -219,7 +220,7 @@ class GpuHistory(History):
             "util_mem_pct": sample.util_mem_pct,
             "power_w": power_w,
             "power_limit_w": limit_w,
-            "power_pct": 100.0 * power_w / limit_w if power_w is not None and limit_w else None,
+            "power_pct": power_percent(power_w, limit_w),
             "temp_c": sample.temp_c,
             "memory_used_mib": sample.memory_used_mib,
             "sm_clock_mhz": sample.sm_clock_mhz,

@@ -59,11 +59,11 @@ def find_launch_bound(view: HostView, server: ServerReport) -> Iterator[Finding]
     evidence = [f"{words.LOG}{e.line}" for e in events[:2]]
     evidence.extend(f"{words.SERVER}{name} is set" for name in args)
     metrics = server.metrics
-    if metrics is not None and metrics.running and metrics.generation_tokens_s is not None:
-        each = metrics.generation_tokens_s / metrics.running
+    running, tokens_s = (metrics.running, metrics.generation_tokens_s) if metrics is not None else (None, None)
+    if running is not None and running >= 1 and tokens_s is not None:
         evidence.append(
-            f"{words.SERVER}{words.number(metrics.generation_tokens_s)} tokens/s for "
-            f"{words.plural(round(metrics.running), 'request')}: {words.number(each)} each"
+            f"{words.SERVER}{words.number(tokens_s)} tokens/s for "
+            f"{words.plural(round(running), 'request')}: {words.number(tokens_s / running)} each"
         )
     waiting = [g for g in view.gpus_of(server) if g.report.state == "host_bound"]
     if waiting:

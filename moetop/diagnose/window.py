@@ -13,6 +13,7 @@ import msgspec
 from moetop.diagnose import thresholds as th
 from moetop.diagnose.limits import bits_of
 from moetop.model import Gpm, GpuInfo, GpuSample, Limit
+from moetop.ratio import percent, power_percent
 
 MAX_SAMPLES = 4096
 """Samples kept at most, whatever the window and the rate (six minutes at 10 a second)."""
@@ -81,10 +82,11 @@ def median(column: Iterable[float | None]) -> float | None:
 
 def share(part: float | None, whole: float | None) -> float | None:
     """`part` in percent of `whole`, or None where that makes no sense."""
-    if part is None or whole is None or whole <= 0:
-        return None
-    ratio = part / whole * 100
-    return round(ratio, 2) if math.isfinite(ratio) else None
+    return _rounded(percent(part, whole))
+
+
+def _rounded(share_pct: float | None) -> float | None:
+    return None if share_pct is None else round(share_pct, 2)
 
 
 def greatest(*values: float | None) -> float | None:
@@ -114,7 +116,7 @@ def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
         n_gpm=len(gpms),
         pcie_rx_mib_s=rx,
         pcie_tx_mib_s=tx,
-        power_pct=share(named["power_w"], named["power_limit_w"]),
+        power_pct=_rounded(power_percent(named["power_w"], named["power_limit_w"])),
         clock_pct=share(named["sm_clock_mhz"], info.sm_clock_max_mhz),
         reasons=bits_of(masks) if masks else None,
         gpm=gpm,

@@ -8,6 +8,7 @@ from typing import Protocol
 from moetop.export.plainform import clean_text
 from moetop.history import GpuHistory, History, ServerHistory
 from moetop.model import HostReport
+from moetop.ratio import is_scalable
 from moetop.text import plain
 
 COLUMNS = 60
@@ -46,18 +47,22 @@ class SeriesSource(Protocol):
 
 def spark(values: Sequence[float | None], top: float) -> str:
     """A block for each value of 0..`top`, a blank for an absent one."""
-    last = len(BLOCKS) - 1
-    return "".join(
-        " " if value is None else BLOCKS[max(0, min(last, int(value / top * len(BLOCKS))))] for value in values
-    )
+    return "".join(" " if value is None else BLOCKS[_block(value, top)] for value in values)
+
+
+def _block(value: float, top: float) -> int:
+    part = value / top if top > 0 else 0.0
+    return 0 if not part > 0 else len(BLOCKS) - 1 if part >= 1 else int(part * len(BLOCKS))
 
 
 def nice_top(value: float) -> float:
     """The next of 1, 2, 5, 10, 20, 50 ... that is not below `value`."""
+    if not is_scalable(value):
+        return 1.0
     magnitude = 1.0
     while magnitude * 10 < value:
         magnitude *= 10
-    return next(step * magnitude for step in (1, 2, 5, 10) if step * magnitude >= value)
+    return next((step * magnitude for step in (1, 2, 5) if step * magnitude >= value), 10 * magnitude)
 
 
 class _Axis:

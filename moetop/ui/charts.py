@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
+from moetop.ratio import step
 from moetop.ui.paint import fit
 
 Line = list[tuple[str, str]]
@@ -153,15 +154,15 @@ def _draw(canvas: Canvas, line: Series) -> None:
         if value is None:
             before = None
             continue
-        y = high - max(0, min(high, round(value / line.top * high))) if line.top > 0 else high
+        y = high - step(value, line.top, high)
         if line.level and x % 4 > 1:
             before = None
             continue
         if before is None or abs(y - before) <= 1:
             canvas.dot(x, y, line.role)
         else:
-            step = 1 if y > before else -1
-            for between in range(before + step, y + step, step):
+            towards = 1 if y > before else -1
+            for between in range(before + towards, y + towards, towards):
                 canvas.dot(x, between, line.role)
         before = y
 
@@ -173,7 +174,7 @@ def _end_labels(series: Sequence[Series], rows: int) -> dict[int, tuple[str, str
         last = next((value for value in reversed(line.values) if value is not None), None)
         if last is None or line.top <= 0:
             continue
-        wanted = rows - 1 - max(0, min(rows - 1, round(last / line.top * (rows - 1))))
+        wanted = rows - 1 - step(last, line.top, rows - 1)
         for row in sorted(range(rows), key=lambda row: (abs(row - wanted), row)):
             if row not in labels:
                 labels[row] = (line.label, line.role)

@@ -6,6 +6,7 @@ import re
 import time
 
 from moetop.model import GpuReport
+from moetop.ratio import power_percent, step
 from moetop.text import plain
 from moetop.ui.words import GPU_NAME_NOISE
 
@@ -46,7 +47,7 @@ def bar(value: float | None, width: int) -> tuple[str, str]:
     """Filled and empty part of a bar for 0..100, in halves of a cell."""
     if value is None:
         return "", " " * width
-    halves = max(0, min(width * 2, round(value / 100 * width * 2)))
+    halves = step(value, 100.0, width * 2)
     filled = "━" * (halves // 2) + "╸" * (halves % 2)
     return filled, "─" * (width - len(filled))
 
@@ -116,9 +117,7 @@ def power_pct(gpu: GpuReport) -> float | None:
     """Draw in percent of the enforced limit, None where either is absent."""
     if gpu.power_pct is not None:
         return gpu.power_pct
-    if gpu.power_w is None or not gpu.power_limit_w:
-        return None
-    return 100.0 * gpu.power_w / gpu.power_limit_w
+    return power_percent(gpu.power_w, gpu.power_limit_w)
 
 
 _HEAD = re.compile(

@@ -9,10 +9,11 @@ from datetime import datetime, timezone
 
 from moetop.history import GpuHistory, History
 from moetop.model import GpuState, LogEvent
+from moetop.ratio import is_scalable
 from moetop.ui import fmt
 from moetop.ui.charts import Mark, Series, TimeAxis, dots
 from moetop.ui.feed import WatchFeed
-from moetop.ui.maps import Point
+from moetop.ui.maps import ACTIVITY_MAP, MapKind, Point
 from moetop.ui.paint import clean
 from moetop.ui.rows import Filter
 from moetop.ui.scene import HostView, gpu_sign
@@ -124,14 +125,14 @@ def value_series(
 
 def nice_top(value: float) -> float:
     """The next round number above a value, so that the scale seldom changes."""
-    if value <= 0:
+    if not is_scalable(value):
         return 1.0
     magnitude = 1.0
     while magnitude * 10 <= value:
         magnitude *= 10
     while magnitude > value:
         magnitude /= 10
-    return next(step * magnitude for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * magnitude >= value)
+    return next((step * magnitude for step in (1, 1.5, 2, 3, 4, 5, 6, 8) if step * magnitude >= value), 10 * magnitude)
 
 
 def _printed_seconds(event: LogEvent) -> float | None:
@@ -216,6 +217,22 @@ def map_points(
             name = short_name(host.name) if named else ""
             points.append(Point(x, y, sign.glyph, sign.role, name, trail, chosen == key, key))
     return points, missing
+
+
+def empty_map_words(kind: MapKind, hosts: Sequence[HostView], rows: Filter | None = None) -> str:
+    """Why a map has no point."""
+    gpus = [(host, gpu) for host in hosts for gpu in host.report.gpus if rows is None or rows.matches(host, gpu)]
+    if rows is not None and not gpus:
+        return "no GPU passes the fleet's filter"
+    if hosts and all(host.lost for host in hosts):
+        return f"{clean(hosts[0].name, 60)} is lost" if len(hosts) == 1 else f"all {len(hosts)} hosts are lost"
+    there = [gpu for host, gpu in gpus if not host.lost]
+    if not there:
+        return "all hosts of these GPUs are lost" if gpus else "no GPU yet"
+    if all(gpu.error is not None for gpu in there):
+        return "no GPU here can be read"
+    idle = any(gpu.state is GpuState.IDLE and gpu.gpm is not None for gpu in there)
+    return "no GPU is at work; idle ones are not on this map" if idle and kind is ACTIVITY_MAP else kind.lacking
 
 
 def choose_point(points: Sequence[Point], chosen: tuple[str, int | None] | None) -> list[Point]:
