@@ -15,7 +15,6 @@ from moetop import __version__
 from moetop.diagnose.fleet import compare_hosts
 from moetop.diagnose.headline import fleet_headline
 from moetop.diagnose.host import HostEvidence
-from moetop.diagnose.servers import KERNEL
 from moetop.history import GpuHistory, ServerHistory
 from moetop.hostclock import HostClock
 from moetop.model import (
@@ -25,7 +24,6 @@ from moetop.model import (
     HostReport,
     Link,
     LinkPhase,
-    Log,
     LogEvent,
     LogLine,
     Server,
@@ -39,9 +37,6 @@ RECENT_EVENTS = 2000
 
 REPORT_S = 1.0
 """A report older than this is made anew; one from the future too: our clock was set back."""
-
-READING_S = 1.0
-"""Lines of a log's past come in one go (judgement); later than this its source says no `log_read`."""
 
 STILL_S = 3.0
 """Nothing at all went on for so long: this process was stopped, slept, or its clock was set (links are given up
@@ -76,7 +71,6 @@ class _Host:
         self.clock = HostClock()
         self.servers: dict[str, Server] = {}
         self.scanned: set[str] = set()
-        self.reading: tuple[str, float] | None = None
         self.dirty = True
         self.report: HostReport | None = None
         self.reported_at = 0.0
@@ -186,10 +180,6 @@ class Watch:
             entry.statuses[frame.code] = frame
             if frame.code in ("log_read", "log_missing", "log_denied") and frame.source:
                 entry.scanned.add(frame.source)
-                entry.reading = None
-        elif isinstance(frame, Log):
-            past = frame.history and frame.source != KERNEL and frame.source not in entry.scanned
-            entry.reading = (frame.source, self._clock()) if past else None
 
     @staticmethod
     def _chart(entry: _Host, frame: AnyFrame, events: Sequence[LogEvent]) -> None:
@@ -253,17 +243,11 @@ class Watch:
         with self._lock:
             entry = self._entry(host)
             now = self._clock()
-            if entry.report is not None and self._is_reading(entry, now):
-                return entry.report
             if entry.report is None or entry.dirty or (self.live and not 0 <= now - entry.reported_at < REPORT_S):
                 entry.report = entry.evidence.report(self._judged_at(entry, now))
                 entry.reported_at = now
                 entry.dirty = False
             return entry.report
-
-    def _is_reading(self, entry: _Host, now: float) -> bool:
-        """Whether a log's past is coming in right now: its first half would tell of an older run as the newest."""
-        return self.live and entry.reading is not None and 0 <= now - entry.reading[1] < READING_S
 
     def _judged_at(self, entry: _Host, now: float) -> float | None:
         self._notice_time()

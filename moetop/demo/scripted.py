@@ -113,6 +113,10 @@ def read_log() -> list[str]:
 
 def _history(start_t: float, now_t: float) -> Iterator[dict[str, Any]]:
     """The log as the scan of an existing file gives it; what is older than the telemetry stands at its beginning."""
+    yield {
+        "type": "status", "t": start_t, "code": "log_behind", "level": "info", "source": SOURCE,
+        "message": "what the log holds is read",
+    }  # fmt: skip
     t, offset = start_t, 0
     for line in read_log():
         match = _STAMP.match(line)

@@ -116,6 +116,10 @@ class HostEvidence:
     def _on_status(self, frame: Status) -> None:
         """Keep a condition until its code comes again at level info: then it is over. Of one GPU's
         conditions the newest stands: one that fell silent and then was lost is lost."""
+        if frame.source is not None and frame.code == "log_behind":
+            self._servers.hold(frame.source, frame.t)
+        elif frame.source is not None and frame.code == "log_read":
+            self._servers.release(frame.source)
         gpu = frame.detail.get("gpu", frame.detail.get("index"))
         if gpu is not None and frame.code in GPU_CODES:
             for key in [k for k in self._statuses if k[0] in GPU_CODES and k[1] == str(gpu)]:
@@ -140,6 +144,7 @@ class HostEvidence:
             self.live = self._servers.live = False
         self._newest = frame.t
         self._statuses.clear()
+        self._servers.release()
         there = {info.index: info for info in frame.gpus}
         for index in [i for i in self._gpus if i not in there]:
             del self._gpus[index]

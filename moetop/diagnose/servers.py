@@ -36,6 +36,9 @@ LIVE_TAIL_LINES = 20_000
 PASTED_TAIL_LINES = 100_000
 """The same for a pasted log: there is only one."""
 
+HELD_S = 60.0
+"""A log whose past takes longer to come in is judged by what is there (judgement: 32 MiB over a slow line)."""
+
 MAX_BOOKS = 64
 """Logs read at a time; more sources than this on one host are a mistake or an attack."""
 
@@ -80,6 +83,7 @@ class ServerEvidence:
         self._moved: dict[str, float] = {}
         self._run_t: dict[str, tuple[int, float]] = {}
         self._rests: dict[str, _Rest] = {}
+        self._held: dict[str, tuple[LogDigest, float]] = {}
         self._renewed: dict[str, float] = {}
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────────
@@ -115,6 +119,23 @@ class ServerEvidence:
                 if isinstance(running, (int, float)):
                     self._running[frame.source] = (frame.t, float(running))
         return events
+
+    def hold(self, source: str, t: float) -> None:
+        """From now on (`t` as the host tells it) lines of the past come in: the first half of them may end in a
+        crash of which the second tells the restart. Until `release` the log says what it said before."""
+        if source not in self._held and len(self._held) < MAX_BOOKS:
+            self._held[source] = (self._digest(source) if source in self.books else self._no_log, t)
+
+    def release(self, source: str | None = None) -> None:
+        """The past of a log (None: of every log) is in."""
+        if source is None:
+            self._held.clear()
+        else:
+            self._held.pop(source, None)
+
+    def _release_late(self, now: float) -> None:
+        for source in [source for source, (_, t) in self._held.items() if not 0 <= now - t < HELD_S]:
+            self.release(source)
 
     def _note_run(self, frame: Log, events: Iterable[LogEvent]) -> None:
         """Keep when the newest run of a log began."""
@@ -153,7 +174,7 @@ class ServerEvidence:
             return
         from moetop.engines.logbook import LogBook
 
-        digest = self._digest(source)
+        digest = self._read_to_now(source)
         self._rests[source] = _Rest(digest.runs[-1].n if digest.runs else 0, LogBook(source, tail_lines=1))
         self._running.pop(source, None)
         self._moved.pop(source, None)
@@ -250,6 +271,8 @@ class ServerEvidence:
         self, now: float | None, infos: Sequence[GpuInfo]
     ) -> tuple[tuple[ServerReport, ...], dict[str, RunEvents]]:
         """Every server, those found as processes first, then logs without one; and their newest runs."""
+        if now is not None:
+            self._release_late(now)
         reports: list[ServerReport] = []
         runs: dict[str, RunEvents] = {}
         for known in self._known.values():
@@ -296,6 +319,11 @@ class ServerEvidence:
         return rest.digest
 
     def _digest(self, source: str) -> LogDigest:
+        """What a log says, which while its past comes in is what it said before."""
+        held = self._held.get(source)
+        return held[0] if held is not None else self._read_to_now(source)
+
+    def _read_to_now(self, source: str) -> LogDigest:
         digest = self._digests.get(source)
         if digest is None:
             digest = self._digests[source] = self.books[source].digest()

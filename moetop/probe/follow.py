@@ -22,6 +22,7 @@ READS_A_STEP = 4
 BAR_WAIT_S = 1.0  # an unfinished line of progress bars is sent on this often
 LINE_WAIT_S = 30.0  # any other unfinished line waits this long, then counts as a line
 OLD_FILE_S = 60.0  # a renamed file is read on until it was silent for this long
+RESTLESS_S = 2.0
 GAP_SCAN_BYTES = 4 * 1024 * 1024  # after a longer absence the missed part is scanned instead of read whole
 POSITION_EVERY_S = 5.0
 MAX_SIBLINGS = 64
@@ -55,6 +56,8 @@ class FileFollower:
         self._chain: list[int] = []
         self._said: set[str] = set()
         self._seen_before = False
+        self._target: int | None = None
+        self._behind_since = 0.0
         self._positioned: tuple[float, int, tuple[int, int]] = (0.0, -1, (-1, -1))
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self.run, name="log " + path, daemon=True)
@@ -97,6 +100,7 @@ class FileFollower:
                 return False
             busy = self._drain_old()
             busy = self._read_now() or busy
+            self._tell_caught_up(busy)
         except OSError as error:
             self._say("log_denied", "cannot read %s: %s" % (self.path, error.strerror), "warning")
             return False
@@ -123,7 +127,9 @@ class FileFollower:
             return False
         self._over()
         if self._seen_before:
+            self._fall_behind()
             self._now = Stream(fd)
+            self._target = os.fstat(fd).st_size
             self._tell_position()
             return True
         self._seen_before = True
@@ -136,6 +142,7 @@ class FileFollower:
         """First sight of a log: its history is scanned, its last lines are sent, then it is followed."""
         size = os.fstat(fd).st_size
         tail = self._tail_start(fd, size)
+        self._status("log_behind", "what the log holds is read")
         if self._history is not None and tail > 0:
             self._history.run(fd, 0, tail)
         self._now = Stream(fd, tail)
@@ -214,11 +221,28 @@ class FileFollower:
 
     def _continue(self, fd: int, offset: int) -> None:
         size = os.fstat(fd).st_size
+        self._fall_behind()
         if self._history is not None and size - offset > GAP_SCAN_BYTES:
             tail = max(self._tail_start(fd, size), offset)
             self._history.run(fd, offset, tail)
             offset = tail
         self._now = Stream(fd, offset)
+        self._target = size
+
+    def _fall_behind(self) -> None:
+        """Say that lines of the past come, of which only all together tell how things stand."""
+        self._status("log_behind", "what was written meanwhile is read")
+        self._behind_since = time.monotonic()
+
+    def _tell_caught_up(self, busy: bool) -> None:
+        """Once what a file held when it was opened is read, and no other waits behind it. Where more comes at once,
+        it may still be written as a whole; a writer that never rests is not waited for."""
+        stream = self._now
+        if self._target is None or stream is None or stream.offset < self._target or self._chain:
+            return
+        if not busy or time.monotonic() - self._behind_since > RESTLESS_S:
+            self._target = None
+            self._status("log_read", "what the log held is read")
 
     def _siblings(self) -> list[tuple[str, os.stat_result]]:
         """Plain files beside this log that are named like rotated ones of it, newest first."""
@@ -341,7 +365,9 @@ class FileFollower:
         """Go on with another file; the old one is read on beside it until it stays silent."""
         self._read_stream(stream, 1 << 20)
         self._old.append(stream)
+        self._fall_behind()
         self._now = Stream(fd)
+        self._target = os.fstat(fd).st_size
         self._tell_position()
         self._over()
 
@@ -364,7 +390,9 @@ class FileFollower:
             self._finish(rest)
         elif stream.split.pending:
             self.picker.line(stream.split.take_all(), None)
+        self._fall_behind()
         stream.begin_anew()
+        self._target = os.fstat(stream.fd).st_size
         message = "%s was truncated in place; %s lines written just before the cut may be lost" % (
             self.path,
             "%d bytes were recovered from its copy %s, but" % (saved, copy[1])

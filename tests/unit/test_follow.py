@@ -260,6 +260,29 @@ def test_going_on_after_a_reconnect_reads_no_line_twice(desk: Desk) -> None:
     assert again.lines() == ["three"]
 
 
+def told(heard: Heard) -> list[str]:
+    """Lines, and what is said of the past, in the order in which they came."""
+    words = [frame["line"] if frame["type"] == "log" else frame["code"] for frame in heard.frames]
+    return [word for word in words if word in ("log_behind", "log_read") or not word.startswith("log_")]
+
+
+def test_lines_of_the_past_stand_between_the_words_that_say_so(desk: Desk) -> None:
+    append(desk.path, "old\n")
+    heard = desk.follow()
+    heard.wait(lambda: told(heard) == ["log_behind", "old", "log_read"])
+    append(desk.path, "live\n")
+    heard.wait_lines("old", "live")
+    with desk.path.open("rb") as file:
+        place = position(file.fileno(), file.seek(0, 2))
+    desk.stop()
+    append(desk.path, "while away\n")
+    again = desk.follow(resume=place)
+    again.wait(lambda: told(again) == ["log_behind", "while away", "log_read"])
+    desk.path.rename(desk.path.with_name("server.log.1"))
+    append(desk.path, "of a new file\n")
+    again.wait(lambda: told(again)[3:] == ["log_behind", "of a new file", "log_read"])
+
+
 def test_a_log_rotated_during_the_absence_is_read_to_its_end_first(desk: Desk) -> None:
     append(desk.path, "one\ntwo\n")
     with desk.path.open("rb") as log:

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from moetop.diagnose.servers import HELD_S
 from moetop.fleet import Fleet
 from moetop.model import (
     AnyFrame,
@@ -31,7 +32,7 @@ from moetop.model import (
 )
 from moetop.transport.base import ProbeOptions
 from moetop.transport.replay import FrameTransport
-from moetop.watch import READING_S, RECENT_EVENTS, RESUME_S, Watch
+from moetop.watch import RECENT_EVENTS, RESUME_S, Watch
 from tests.unit.test_cases import LOADED
 
 ROOT = Path(__file__).parents[2]
@@ -297,26 +298,46 @@ def test_searched_means_that_the_log_of_every_server_was_read(watch: Watch) -> N
     assert watch.is_searched("b")
 
 
-def test_half_a_logs_past_is_not_told_as_the_present(watch: Watch, clock: Clock) -> None:
-    """The scan of an existing log begins with its oldest run, which may have crashed."""
+def log_status(code: str, source: str = "/log", t: float = START) -> Status:
+    return Status(t=t, code=code, message=code, source=source)
+
+
+def lines(*texts: str, source: str = "/log") -> tuple[Log, ...]:
+    return tuple(Log(t=START, source=source, line=text, history=True) for text in texts)
+
+
+@pytest.mark.parametrize("before", [(), (BEGUN, READY)], ids=["first sight", "after an absence"])
+def test_half_a_logs_past_is_not_told_as_the_present(watch: Watch, clock: Clock, before: tuple[str, ...]) -> None:
+    """It begins with its oldest lines: a crash, of which the rest tells the restart."""
     said = Server(t=START, name="sglang:8000", source="/log", pid=7)
-    put(watch, "a", hello(START), gpus(START), said, gpus(START + 1))
-    before = watch.report("a")
-    crashed = Log(t=START, source="/log", line="[2026-02-19 01:00:00] " + CRASH, history=True)
-    put(watch, "a", crashed, gpus(START + 1.2))
-    assert watch.report("a") == before and not watch.report("a").findings
-    put(watch, "a", *(Log(t=START, source="/log", line=line, history=True) for line in (BEGUN, READY)))
-    put(watch, "a", Status(t=START, code="log_read", message="read", source="/log"))
-    assert [server.phase for server in watch.report("a").servers] == ["ready"]
+    put(watch, "a", hello(START), gpus(START), said, *lines(*before))
+    (phase,) = (server.phase for server in watch.report("a").servers)
+    other = Log(t=START, source="/other", line=READY)
+    put(
+        watch,
+        "a",
+        log_status("log_behind"),
+        *lines(CRASH),
+        other,
+        log_status("log_read", "/other"),
+        gpus(START + 1, 7.0),
+    )
+    report = watch.report("a")
+    assert [server.phase for server in report.servers if server.name == "sglang:8000"] == [phase]
+    assert not report.findings and report.gpus[0].util_gpu_pct == 53.5, "what else the host tells is not held back"
+    put(watch, "a", *lines(BEGUN, READY), log_status("log_read"))
+    assert watch.report("a").servers[0].phase == "ready" and not watch.report("a").findings
 
 
-def test_a_past_whose_end_is_never_said_is_told_all_the_same(watch: Watch, clock: Clock) -> None:
-    put(watch, "a", hello(START), gpus(START), Server(t=START, name="sglang:8000", source="/log", pid=7))
-    assert [server.phase for server in watch.report("a").servers] == ["unknown"]
-    put(watch, "a", Log(t=START, source="/log", line=READY, history=True))
-    assert [server.phase for server in watch.report("a").servers] == ["unknown"]
-    clock.now += READING_S
-    assert [server.phase for server in watch.report("a").servers] == ["ready"]
+def test_a_crash_at_the_end_of_the_past_is_told_and_an_end_that_never_comes_is_not_waited_for(
+    watch: Watch, clock: Clock
+) -> None:
+    said = Server(t=START, name="sglang:8000", source="/log", pid=7)
+    put(watch, "a", hello(START), gpus(START), said, log_status("log_behind"), *lines(BEGUN, READY, CRASH))
+    assert watch.report("a").servers[0].phase == "unknown"
+    clock.now += HELD_S
+    put(watch, "a", gpus(START + HELD_S))
+    assert watch.report("a").servers[0].phase == "crashed"
 
 
 def test_silent_hosts_are_given_up_with_the_reason_and_others_are_left_alone(watch: Watch) -> None:
