@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
 
-from moetop.model import AnyFrame, Frame, GpuInfo, Gpus, GpuSample, Hello
+from moetop.model import AnyFrame, Frame, Gpm, GpuInfo, Gpus, GpuSample, Hello, HostLoad
 from moetop.probe.redact import redact_argv, redact_env, redact_text
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
@@ -26,7 +27,14 @@ MAX_NUMBER = 1e20
 MAX_T = 253_402_300_799.0
 """Largest `t`: the last second of the year 9999."""
 
-_BIG_NUMBER = re.compile(rb"[0-9]{20}|[eE]\+?[1-9][0-9]")
+MAX_WORD_BYTES = 128
+"""Longest string that a line of samples may hold beside its keys to be taken as it is (judgement: a host's name, why
+a value is absent)."""
+
+_EXPONENT = re.compile(rb"[eE]\+?[0-9]{2}")
+_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_MANY_DIGITS = b"0" * 20
+"""A number with an exponent of two digits, or with so many digits, may be beyond MAX_NUMBER however it is spelled."""
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -53,6 +61,11 @@ _ANY = msgspec.json.Decoder(dict[str, Any])
 _ENCODER = msgspec.json.Encoder()
 _KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in Frame.__subclasses__())
 
+_SAMPLE_KEYS = frozenset(
+    name.encode() for kind in (Gpus, GpuSample, Gpm, HostLoad) for name in ("type", *kind.__struct_fields__)
+)
+"""Every key of a line of samples; those of its processes, which hold what users wrote, are not among them."""
+
 Decoded: TypeAlias = "AnyFrame | Unknown | Malformed"
 
 
@@ -62,21 +75,20 @@ def decode(raw: bytes) -> Decoded:
 
 
 def clean(raw: bytes) -> tuple[Decoded, bytes]:
-    """The decoded line, and the line itself as it may be recorded (secrets replaced)."""
+    """The decoded line, and the line itself as it may be recorded (secrets replaced; empty where it is no frame)."""
     if len(raw) > MAX_LINE_BYTES:
         return Malformed(f"a line of {len(raw)} bytes"), b""
     try:
         head = HEAD.decode(raw)
         if head.type not in _KNOWN:
-            return Unknown(head.type[:64]), raw
+            return Unknown(head.type[:64]), b""
         if not abs(head.t) <= MAX_T:
-            return Malformed("a time out of range"), raw
+            return Malformed("a time out of range"), b""
         try:
-            if head.type == "gpus" and b'"processes"' not in raw and not _BIG_NUMBER.search(raw):
+            if head.type == "gpus" and _is_plain(raw):
                 return _checked(_FRAME.decode(raw)), raw
-            content = _ANY.decode(raw)
-            redacted = _redact(content, 0)
-            raw = raw if redacted == content else _ENCODER.encode(redacted)
+            # written anew even where nothing was replaced: of a key that came twice only the last was looked at
+            raw = _ENCODER.encode(_redact(_ANY.decode(raw), 0))
             return _checked(_FRAME.decode(raw)), raw
         except (msgspec.MsgspecError, ValueError) as error:
             sifted = _sifted(_ANY.decode(raw)) if head.type in _OF_GPUS else None
@@ -85,9 +97,45 @@ def clean(raw: bytes) -> tuple[Decoded, bytes]:
             raw = _ENCODER.encode(sifted)
             return _FRAME.decode(raw), raw
     except RecursionError:
-        return Malformed("nested too deeply"), raw
+        return Malformed("nested too deeply"), b""
     except (msgspec.MsgspecError, ValueError) as error:  # ValueError: integers and text Python refuses
-        return Malformed(str(error)[:200]), raw
+        return Malformed(redact_text(str(error)[:200])), b""
+
+
+def _is_plain(raw: bytes) -> bool:
+    """Whether a line of samples holds nothing but numbers within bounds, known keys and short words without a secret,
+    so that it may be taken as it is (this costs a tenth of looking at every value)."""
+    if b"\\" in raw:
+        return False
+    pieces = raw.split(b'"')  # without escapes every second piece is a string
+    numbers = b"".join(pieces[::2])
+    if _MANY_DIGITS in numbers.translate(_AS_ZEROS) or _EXPONENT.search(numbers):
+        return False
+    foreign = set(pieces[1::2]) - _SAMPLE_KEYS
+    return not foreign or all(
+        word not in foreign or (not after.lstrip().startswith(b":") and len(word) <= MAX_WORD_BYTES and _is_clean(word))
+        for word, after in zip(pieces[1::2], pieces[2::2], strict=False)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _is_clean(word: bytes) -> bool:
+    """Whether a string, alone or as the value of a key, is no secret and holds none."""
+    try:
+        text = word.decode()
+    except UnicodeDecodeError:
+        return False
+    return redact_text(text) == text and redact_text(f"x={text}") == f"x={text}"
+
+
+@lru_cache(maxsize=4096)
+def _short_key(name: str) -> str:
+    return redact_text(name)
+
+
+def _key(name: str) -> str:
+    """A key without secrets; long ones are not kept, for a host may send as many as it likes."""
+    return _short_key(name) if len(name) <= MAX_WORD_BYTES else redact_text(name)
 
 
 def encode(frame: AnyFrame | Mapping[str, Any]) -> bytes:
@@ -166,8 +214,8 @@ def _redact(value: Any, depth: int, key: str = "") -> Any:
         if depth and any(isinstance(item, str) for item in value.values()):
             words = redact_env({name: item for name, item in value.items() if isinstance(item, str)})
             rest = {n: _redact(v, depth + 1, n) for n, v in value.items() if not isinstance(v, str)}
-            return {name: words[name] if name in words else rest[name] for name in value}
-        return {name: _redact(item, depth + 1, name) for name, item in value.items()}
+            return {_key(name): words[name] if name in words else rest[name] for name in value}
+        return {_key(name): _redact(item, depth + 1, name) for name, item in value.items()}
     if isinstance(value, list):
         if key == "argv" and all(isinstance(item, str) for item in value):
             return redact_argv(value)
