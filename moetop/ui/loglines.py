@@ -7,12 +7,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from moetop.model import EventKind, EventSeverity, LogLine
+from moetop.model import EventKind, EventSeverity, LogEvent, LogLine
 from moetop.ui import fmt
 from moetop.ui.words import EVENT_WORDS
 
 LEVELS = ("all", "no noise", "events")
 """What is shown: every line; all but counted noise; lines with an event only."""
+
+LEVEL_STEPS = {"all": "show all", "no noise": "hide noise", "events": "only events"}
+"""What a key that goes to a level says it does."""
 
 _NOISE = frozenset({EventSeverity.NOISE})
 _COUNTED = frozenset({EventSeverity.NOISE, EventSeverity.METRIC})
@@ -38,10 +41,12 @@ def is_event(line: LogLine) -> bool:
 
 def line_clock(line: LogLine) -> str:
     """The time a line prints (in its host's zone), else when it came, else blanks."""
-    printed = fmt.printed_clock(line.text)
-    if printed is not None:
-        return printed
-    return fmt.clock_time(line.t) if line.t is not None else " " * 8
+    return fmt.printed_clock(line.text) or (fmt.clock_time(line.t) if line.t is not None else " " * 8)
+
+
+def event_clock(event: LogEvent) -> str:
+    """The same of an event, so that its line has one time wherever it is shown; dashes where there is none."""
+    return fmt.printed_clock(event.line) or fmt.printed_clock(event.t_text or "") or fmt.clock_time(event.t)
 
 
 ARGS_SHOWN = (

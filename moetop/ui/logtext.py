@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moetop.model import ServerReport
+from moetop.ui.loglines import LogLines
 from moetop.ui.paint import clean
 from moetop.ui.scene import HostView, no_server_words
+from moetop.ui.words import EVENT_WORDS
 
 KERNEL = "kernel"
 
@@ -52,8 +54,22 @@ def source_shown(host: HostView, server: ServerReport | None, sources: Sequence[
     return ordered[0] if ordered else None
 
 
+def hidden_words(lines: LogLines) -> str:
+    """Why none of a log's lines is shown on the log's own screen, and which key shows them again."""
+    if lines.filter is not None:
+        among = "" if lines.level == "all" else f", x shows other lines than now ({lines.level})"
+        return f"no line passes {clean(lines.filter_text, 80)!r}; esc clears the filter{among}"
+    if lines.kind is not None:
+        return f"no line of this kind ({EVENT_WORDS.get(lines.kind, lines.kind.value)}) is kept; k shows all again"
+    if lines.until is not None:
+        return "no line of this log is from before that time; 0 goes back to now"
+    if lines.level == "events":
+        return "no event in this log yet; x shows all its lines"
+    return "only noise in this log so far; x x shows it"
+
+
 def log_words(host: HostView, source: str | None, has_lines: bool, server: ServerReport | None = None) -> str:
-    """Why no line is shown, and what would help."""
+    """Why no line is shown beside the fleet, and what would help."""
     if has_lines:
         return "no event in this log yet; l shows all its lines"
     if host.lost:

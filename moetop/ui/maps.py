@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 
@@ -68,7 +68,8 @@ class Point:
 
 @dataclass(frozen=True)
 class MapKind:
-    """What a map shows. `claim` says what its zones may be taken for."""
+    """What a map shows. `claim` says what its zones may be taken for, `lacking` what is said where no GPU has both
+    values."""
 
     key: str
     title: str
@@ -77,7 +78,8 @@ class MapKind:
     x: Scale
     y: Scale
     zones: tuple[Zone, ...]
-    claim: str = field(default="")
+    claim: str = ""
+    lacking: str = ""
 
 
 ROOMY_ROWS = 20
@@ -94,6 +96,7 @@ POWER_MAP = MapKind(
     FULL_POWER_Y,
     (Zone(95, 104, 25, 75, "starved?", "tensor_starved"),),
     "busy at 25-75 % of the power limit: starved tensor cores, or waiting ranks",
+    "no GPU here gives utilization, power and its limit",
 )
 """The zone is the power part of the signature without counters: utilization >= 95 at 25-75 % of the limit.
 The upper fifth of utilization takes most of the width, since that is where GPUs at work differ."""
@@ -111,6 +114,7 @@ ACTIVITY_MAP = MapKind(
         Zone(0, 50, 75, 100, "memory-bound", "memory_bound", boxed=False),
     ),
     "measured by GPM; with SMs busy",
+    "no GPU here gives tensor and DRAM activity (GPM: Hopper and later)",
 )
 """Cuts as the states take them: tensor < 20 and DRAM < 60 starved, tensor >= 50 busy, DRAM >= 75 memory."""
 

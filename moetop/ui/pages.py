@@ -10,7 +10,6 @@ from moetop.model import (
     Confidence,
     Finding,
     GpuReport,
-    LinkPhase,
     Severity,
 )
 from moetop.ui import fmt
@@ -125,19 +124,25 @@ def _ranges(numbers: Iterable[int]) -> str:
 # ── host and GPU ─────────────────────────────────────────────────────────────────────────────────
 
 
-def link_page(host: HostView, t: float, width: int) -> Page:
-    """Connection, driver, host load, and what could not be seen."""
-    link, report = host.link, host.report
-    sign = LINK_WORDS[link.phase]
+def connection_lines(host: HostView, t: float, width: int) -> Page:
+    """The connection: since when it is as it is, why, what helps, and when a lost host is tried again."""
+    link, sign = host.link, LINK_WORDS[host.link.phase]
     since = f" for {fmt.span(t - link.since_t)}" if link.since_t is not None else ""
-    page: Page = [head("Host"), *labelled("link", f"{sign.glyph} {sign.word}{since}", width, sign.role)]
+    page = labelled("link", f"{sign.glyph} {sign.word}{since}", width, sign.role)
     if link.reason:
         page += labelled("reason", link.reason, width)
     if link.advice:
         page += labelled("what helps", link.advice, width, "accent")
-    if link.phase is LinkPhase.LOST:
+    if host.lost:
         again = f"in {fmt.span(link.next_try_t - t)}" if link.next_try_t is not None else "not by itself"
-        page += labelled("next try", again, width)
+        page += labelled("next try", f"{again}; R tries now", width)
+    return page
+
+
+def link_page(host: HostView, t: float, width: int) -> Page:
+    """Connection, driver, host load, and what could not be seen."""
+    report = host.report
+    page: Page = [head("Host"), *connection_lines(host, t, width)]
     if report.error:
         page += labelled("error", report.error, width, "critical")
     if report.driver or report.source:

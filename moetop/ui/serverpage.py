@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from moetop.model import EventKind, EventSeverity, LogEvent, ServerReport, TuningFile
 from moetop.ui import fmt, pages
-from moetop.ui.loglines import args_digest
+from moetop.ui.loglines import args_digest, event_clock
 from moetop.ui.paint import clean
 from moetop.ui.words import EVENT_ROLES, EVENT_WORDS, PHASE_SIGNS, VERDICT_SIGNS
 
@@ -192,12 +192,12 @@ def _event_lines(server: ServerReport) -> pages.Page:
     ][-EVENTS_SHOWN:]
     page: pages.Page = []
     for event in events:
-        when = fmt.clock_time(event.t) if event.t is not None else clean(event.t_text or "--:--:--", 19)
+        when = event_clock(event)
         times = f" ×{event.count}" if event.count > 1 else ""
         role = EVENT_ROLES[event.severity]
         page.append(
             [
-                (f"{when[-8:]} ", "quiet"),
+                (f"{when} ", "quiet"),
                 (f"{EVENT_WORDS.get(event.kind, event.kind.value):<9} ", role),
                 (clean(_event_words(event), 1000) + times, role),
             ]

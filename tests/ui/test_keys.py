@@ -136,6 +136,8 @@ EFFECTS: dict[str | tuple[str, str], Effect] = {
     "add_host": Effect(asks),
     "reconnect": Effect(done("reconnect"), CHANGED, before=("end",)),
     ("reconnect", keys.DETAIL): Effect(done("reconnect"), CHANGED, before=("escape", "end", "enter")),
+    ("reconnect", keys.SERVER): Effect(done("reconnect"), CHANGED, before=("escape", "end", "v")),
+    ("reconnect", keys.LOG): Effect(done("reconnect"), CHANGED, before=("escape", "end", "l")),
     "remove_host": Effect(shows("stop watching glm5-sm120?")),
     "cancel_job": Effect(done("cancel"), CHANGED),
     "answer_job": Effect(lambda screen: isinstance(screen.app.screen, QuestionScreen), before=("down",)),

@@ -128,7 +128,7 @@ async def test_servers_of_a_host_that_is_not_reached_are_not_called_absent() -> 
         await screen.press("enter")
         assert "the host is not reached" in screen.text() and "no serving process" not in screen.text()
         await screen.press("v")
-        assert "the host is not reached" in screen.text() and "no serving process" not in screen.text()
+        assert "lost for 12 s" in screen.text() and "no serving process" not in screen.text()
 
 
 async def test_a_host_without_a_server_says_what_was_looked_for() -> None:
@@ -217,7 +217,7 @@ async def test_lines_left_out_before_a_line_are_counted_at_its_end() -> None:
 async def test_levels_hide_noise_and_count_it() -> None:
     async with opened(long_log()) as screen:
         await screen.press("l")
-        assert "lines: no noise" in screen.text() and "show events" in screen.lines()[-1]
+        assert "lines: no noise" in screen.text() and "only events" in screen.lines()[-1]
         await screen.press("x")
         assert "line number 450" in screen.text() and "line number 451" not in screen.text()
         await screen.press("x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from textwrap import wrap
 from typing import ClassVar
 
 from textual.containers import Horizontal, Vertical
@@ -20,7 +21,15 @@ from moetop.ui.paint import clean
 from moetop.ui.rows import SORTS, Filter, TableRow, build_rows
 from moetop.ui.scene import HostView, counts_words
 from moetop.ui.screens.fleetprompts import FleetPrompts
-from moetop.ui.series import choose_point, histories_of, map_points, marks_of, percent_series, window_of
+from moetop.ui.series import (
+    choose_point,
+    empty_map_words,
+    histories_of,
+    map_points,
+    marks_of,
+    percent_series,
+    window_of,
+)
 from moetop.ui.widgets.bars import ROOMY_COLUMNS, AnswerLines, Rule, VerticalRule
 from moetop.ui.widgets.logview import LogView
 from moetop.ui.widgets.notices import NoticeLines
@@ -43,7 +52,7 @@ class FleetScreen(FleetPrompts):
         self._log_source: tuple[str, str | None] = ("", None)
         self._moved = False
         self._following = False
-        self._map_cache: tuple[object, tuple[str, str, Filter | None], list[Point], int] | None = None
+        self._map_cache: tuple[object, tuple[str, str, Filter | None], list[Point]] | None = None
 
     def body(self) -> Iterable[Widget]:
         yield AnswerLines()
@@ -229,12 +238,12 @@ class FleetScreen(FleetPrompts):
         cache = self._map_cache
         key = (kind.key, app.chosen[0] if app.chosen is not None else "", app.row_filter)
         if cache is None or cache[0] is not self.scene or cache[1] != key:
-            found, missing = map_points(app.feed, self.scene.hosts, kind.key, app.chosen, rows=app.row_filter)
-            cache = self._map_cache = (self.scene, key, found, missing)
-        points, missing = choose_point(cache[2], app.chosen), cache[3]
-        if not points and missing:
-            why = "no GPU gives tensor and DRAM activity (GPM)" if kind is ACTIVITY_MAP else "no utilization and power"
-            return [[("", "quiet")], [(f"     {why}; p: other map", "quiet")]]
+            found, _missing = map_points(app.feed, self.scene.hosts, kind.key, app.chosen, rows=app.row_filter)
+            cache = self._map_cache = (self.scene, key, found)
+        points = choose_point(cache[2], app.chosen)
+        if not points:
+            why = empty_map_words(kind, self.scene.hosts, app.row_filter)
+            return [[("", "quiet")], *([(f"     {part}", "quiet")] for part in wrap(why, max(20, width - 6)))]
         return point_map(width, height, kind, points)
 
     def _show_log(self, host: HostView | None) -> None:

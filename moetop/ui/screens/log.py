@@ -9,8 +9,8 @@ from textual.widget import Widget
 
 from moetop.model import LogLine, ServerReport
 from moetop.ui import fmt, keys
-from moetop.ui.loglines import LEVELS, SEARCHED, line_clock
-from moetop.ui.logtext import log_words, order_sources, source_of, source_shown
+from moetop.ui.loglines import LEVEL_STEPS, LEVELS, SEARCHED, line_clock
+from moetop.ui.logtext import hidden_words, log_words, order_sources, source_of, source_shown
 from moetop.ui.paint import clean
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.widgets.logview import LogView
@@ -97,9 +97,10 @@ class LogScreen(MoeScreen):
             (clean(found, 80), "accent"),
         ]
         view.title_right = f"{lines.hidden:,} hidden   {where}   {state}"
-        view.empty_words = (
-            log_words(host, source, bool(tail), self.server()) if host is not None else "no host is selected"
-        )
+        if host is None:
+            view.empty_words = "no host is selected"
+        else:
+            view.empty_words = hidden_words(lines) if tail else log_words(host, source, False, self.server())
         view.redraw()
 
     def applies(self, name: str) -> bool:
@@ -110,7 +111,7 @@ class LogScreen(MoeScreen):
     def footer_word(self, deed: keys.Deed) -> str:
         if deed.name == "level":
             at = LEVELS.index(self.view.log_lines.level)
-            return f"show {LEVELS[(at + 1) % len(LEVELS)]}"
+            return LEVEL_STEPS[LEVELS[(at + 1) % len(LEVELS)]]
         return super().footer_word(deed)
 
     def on_log_view_moved(self) -> None:

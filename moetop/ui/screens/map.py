@@ -11,7 +11,7 @@ from moetop.ui import keys
 from moetop.ui.charts import Line
 from moetop.ui.maps import ACTIVITY_MAP, POWER_MAP, Point, point_map
 from moetop.ui.screens.base import MoeScreen
-from moetop.ui.series import TRAIL_GPUS, map_points
+from moetop.ui.series import TRAIL_GPUS, empty_map_words, map_points
 from moetop.ui.widgets.plots import Plot
 from moetop.ui.widgets.text import TextLine
 
@@ -39,6 +39,8 @@ class MapScreen(MoeScreen):
         self.query_one("#map", Plot).redraw()
         _points, missing = self._points(kind.key, trails=False)
         why = "no value" if self.moetop.map_kind == "power" else "idle, or no value"
+        if any(host.lost and host.report.gpus for host in self.scene.hosts):
+            why = f"lost, {why}" if "," in why else f"lost, or {why}"
         if self.scene.gpu_count() > TRAIL_GPUS:
             trails = "dots: the last 2 minutes of the chosen host "
         else:
@@ -55,8 +57,8 @@ class MapScreen(MoeScreen):
 
     def _draw(self, width: int, height: int) -> list[Line]:
         kind = POWER_MAP if self.moetop.map_kind == "power" else ACTIVITY_MAP
-        points, missing = self._points(kind.key)
+        points, _missing = self._points(kind.key)
         if not points:
-            why = "no GPU here gives tensor and DRAM activity (GPM: Hopper and later)" if missing else "no GPU yet"
+            why = empty_map_words(kind, self.scene.hosts, self.moetop.row_filter)
             return [[("", "quiet")], [(f"     {why}", "quiet")]]
         return point_map(width, height, kind, points)

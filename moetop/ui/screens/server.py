@@ -65,6 +65,9 @@ class ServerScreen(MoeScreen):
         host, server = self.host(), self.server()
         if host is None:
             return [[("no host is selected; esc goes back", "notice")]]
+        if host.lost:
+            lost = pages.connection_lines(host, self.scene.t, width)
+            return lost if server is None else [*lost, pages.blank(), *server_page(server, width)]
         if server is None:
             page: pages.Page = [[(no_server_words(host), "notice")]]
             if "no_server" in host.statuses:
