@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from moetop import __version__
+from moetop.cards import Cards, moved
 from moetop.diagnose.fleet import compare_hosts
 from moetop.diagnose.headline import fleet_headline
 from moetop.diagnose.host import HostEvidence
@@ -61,6 +62,7 @@ class _Host:
         self.evidence = HostEvidence(name, window_s, source=source)
         self.link = Link()
         self.hello: Hello | None = None
+        self.cards = Cards()
         self.histories: dict[int, GpuHistory] = {}
         self.trails: dict[int, StateTrail] = {}
         self.server_histories: dict[str, ServerHistory] = {}
@@ -171,6 +173,8 @@ class Watch:
             entry.clock.note(self._notice_time(), frame.t)
         elif isinstance(frame, Hello):
             entry.hello = frame
+            origins = entry.cards.name(frame.gpus)
+            entry.histories, entry.trails = moved(entry.histories, origins), moved(entry.trails, origins)
         elif isinstance(frame, Server):
             if frame.gone:
                 entry.servers.pop(frame.name, None)
