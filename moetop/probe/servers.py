@@ -61,6 +61,7 @@ class ServerWatch:
         self._health: set[str] = set()
         self._told: set[str] = set()
         self._unseen: dict[int, float] = {}
+        self._named_at = 0.0
         self._ports: set[int] = set()
         self._retune: str | None = None
         self._searched = False
@@ -84,6 +85,7 @@ class ServerWatch:
     def gpu_pids(self, pids: dict[int, list[int]]) -> None:
         """GPU index -> processes on it, as NVML lists them."""
         with self._lock:
+            self._named_at = time.monotonic()
             if pids != self._gpu_pids:
                 self._gpu_pids = {gpu: list(numbers) for gpu, numbers in pids.items()}
                 self._wake.set()
@@ -267,10 +269,10 @@ class ServerWatch:
             self._tell("not_permitted", message)
 
     def _stay_unseen(self, unseen: set[int], named: set[int]) -> bool:
-        """Whether all processes that the driver names are hidden, and one of them for longer than it takes to end."""
+        """Whether all processes that the driver names are hidden, one of them in a list read since it was missed."""
         now = time.monotonic()
         self._unseen = {pid: self._unseen.get(pid, now) for pid in unseen}
-        return bool(unseen) and unseen == named and now - min(self._unseen.values()) >= HIDDEN_AFTER_S
+        return bool(unseen) and unseen == named and self._named_at - min(self._unseen.values()) >= HIDDEN_AFTER_S
 
     def _say_searched(self, message: str) -> None:
         """Once, after the first pass: which log files are read besides those of the servers that were named."""

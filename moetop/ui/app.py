@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual.widgets import Input
+
 from moetop.errors import ExitCode, MoetopError
 from moetop.model import Snapshot
 from moetop.ui import keys
 from moetop.ui.appbase import RANGES_S, TICK_S, BaseApp
-from moetop.ui.feed import Actions, WatchFeed
+from moetop.ui.feed import Actions, RetunePlan, WatchFeed
+from moetop.ui.paint import clean
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.screens.detail import DetailScreen
 from moetop.ui.screens.findings import FindingsScreen
@@ -20,10 +23,16 @@ from moetop.ui.screens.map import MapScreen
 from moetop.ui.screens.plan import PlanScreen
 from moetop.ui.screens.server import ServerScreen
 from moetop.ui.svg import steady
+from moetop.ui.widgets.prompt import YesNo
+
+PLANNING_S = 0.3
+"""A plan that takes longer is said to be on its way (judgement)."""
 
 
 class MoetopApp(BaseApp):
     """moetop's screen."""
+
+    _planned_for: str | None = None
 
     def on_mount(self) -> None:
         for theme in self.themes.values():
@@ -85,22 +94,43 @@ class MoetopApp(BaseApp):
             self.open_screen(keys.DETAIL)
 
     def do_retune(self) -> None:
-        """Plan a retune in a worker, then show the plan."""
+        """Plan a retune in a worker, then show the plan, unless a person went on to something else."""
         screen = self.screen
         host = screen.host() if isinstance(screen, MoeScreen) else None
         if host is None or not isinstance(screen, MoeScreen):
             return
         name, server = host.name, screen.server_name()
+        if self._planned_for is not None:
+            self.say(f"the plan for {self._planned_for} is being made", here=True)
+            return
+        self._planned_for = clean(name, 60)
+        self.set_timer(PLANNING_S, self._tell_planning)
 
         def work() -> None:
             try:
                 plan = self.actions.plan_retune(name, server)
             except MoetopError as error:
-                self.call_from_thread(self.say, error.sentence(), "error", "no plan", here=True)
+                self.call_from_thread(self._plan_failed, error)
             else:
-                self.call_from_thread(self.push_screen, PlanScreen(plan))
+                self.call_from_thread(self._show_plan, plan, screen)
 
         self.run_worker(work, thread=True, group="actions", name="plan")
+
+    def _tell_planning(self) -> None:
+        if self._planned_for is not None:
+            self.say(f"planning the retune on {self._planned_for}", here=True)
+
+    def _plan_failed(self, error: MoetopError) -> None:
+        self._planned_for = None
+        self.say(error.sentence(), "error", "no plan", here=True)
+
+    def _show_plan(self, plan: RetunePlan, asked_on: MoeScreen) -> None:
+        """What is being typed or looked at meanwhile must not end in the prompt of a plan."""
+        self._planned_for = None
+        if self.screen is asked_on and not isinstance(asked_on.focused, (Input, YesNo)):
+            self.push_screen(PlanScreen(plan))
+        else:
+            self.say(f"the plan for {clean(plan.host, 60)} is made: r on its host shows it")
 
     def do_reconnect(self) -> None:
         host = self.screen.host() if isinstance(self.screen, MoeScreen) else None

@@ -228,7 +228,8 @@ def toasts(came: Sequence[Noted], gone: Sequence[Noted]) -> list[tuple[str, str,
     if len(noted) <= MOST_TOASTS:
         return [toast(one) for one in noted]
     first = toast(noted[0])
-    counts = [f"{len(came)} findings appeared" if came else "", f"{len(gone)} cleared" if gone else ""]
+    appeared = f"{len(came)} finding{'' if len(came) == 1 else 's'} appeared" if came else ""
+    counts = [appeared, f"{len(gone)} cleared" if gone else ""]
     return [(", ".join(filter(None, counts)), f"{first[0]} and others; f lists them", first[2])]
 
 

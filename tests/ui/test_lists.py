@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import msgspec
@@ -59,6 +60,50 @@ async def test_keys_on_the_findings_mean_the_selected_finding_and_not_the_fleets
         screen.app.chosen = ("node-00", None)
         await screen.press("f", "l")
         assert "› node-01 ›" in screen.lines()[0]
+
+
+async def test_a_finding_of_a_server_that_is_gone_leads_to_no_other_server() -> None:
+    feed = two_hosts(("node-00", Severity.WARNING))
+    report = feed.reports["node-00"]
+    (finding,), (server,) = report.findings, report.servers
+    about = msgspec.structs.replace(finding, server="sglang:8000")
+    other = msgspec.structs.replace(server, name="sglang:9000")
+    feed.put(msgspec.structs.replace(report, findings=(about,), servers=(other,)))
+    async with opened(feed) as screen:
+        await screen.press("f", "r", "v", "l")
+        assert where(screen.app.screen) == keys.FINDINGS and not screen.deeds.done
+        assert "sglang:8000, which the finding is about, is no longer there" in " ".join(screen.toasts())
+
+
+async def test_a_plan_that_comes_late_takes_over_nothing_that_is_typed_meanwhile() -> None:
+    gate = threading.Event()
+
+    class Slow(scenes.Deeds):
+        def plan_retune(self, host: str, server: str | None) -> RetunePlan:
+            gate.wait(10)
+            return super().plan_retune(host, server)
+
+    async with opened(two_hosts(), actions=Slow()) as screen:
+        await screen.pilot.press("r", "r", "slash", *"node-0")
+        gate.set()
+        await screen.settle()
+        assert where(screen.app.screen) == keys.FLEET and screen.deeds.done == [("plan", "node-00")]
+        assert "the plan for node-00 is made: r on its host shows it" in " ".join(screen.toasts())
+        await screen.press("1", "enter", "r")
+        assert where(screen.app.screen) == keys.PLAN
+
+
+async def test_when_the_selected_job_is_gone_no_other_is_cancelled_in_its_place() -> None:
+    deeds = scenes.Deeds()
+    deeds.job_list = [running_job(), replace(running_job(), id="job-2")]
+    async with opened(scenes.sixteen(), actions=deeds) as screen:
+        await screen.press("j")
+        del deeds.job_list[0]
+        await screen.refetch()
+        await screen.press("X")
+        assert not deeds.done and "▌" not in screen.lines()[1]
+        await screen.press("down", "X")
+        assert deeds.done == [("cancel", "job-2")]
 
 
 async def test_the_selected_finding_stays_selected_when_a_graver_one_appears_above_it() -> None:

@@ -54,8 +54,9 @@ class FindingsScreen(MoeScreen):
         if noted is None or host is None:
             return None
         finding = noted.finding
-        named = (noted.host, finding.server) if finding.server is not None else None
-        return server_of(host, named, finding.gpus[0] if finding.gpus else None)
+        if finding.server is not None:
+            return next((server for server in host.report.servers if server.name == finding.server), None)
+        return server_of(host, None, finding.gpus[0] if finding.gpus else None)
 
     def show_scene(self) -> None:
         listed = self.moetop.findings.listed()
@@ -117,6 +118,10 @@ class FindingsScreen(MoeScreen):
             return "no finding is selected"
         if name in ("open", "log", "server") and self.host() is None:
             return "its host is no longer watched"
+        noted = self.chosen()
+        named = noted.finding.server if noted is not None and self.host() is not None else None
+        if name in ("retune", "log", "server") and named is not None and self.server() is None:
+            return f"{clean(named, 60)}, which the finding is about, is no longer there"
         return super().refusal(name)
 
     def do_open(self) -> None:

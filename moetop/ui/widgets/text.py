@@ -72,6 +72,7 @@ class TextPage(LineWidget, can_focus=True):
         super().__init__(id=id)
         self.lines: list[Pieces] = []
         self.marks: list[Hashable] = []
+        self._bereft = False
         self.selectable = selectable
         self.top = 0
         self.cursor = 0
@@ -91,13 +92,16 @@ class TextPage(LineWidget, can_focus=True):
         self.lines, self.marks = list(lines), list(marks)
         if chosen is not None and chosen in self.marks:
             self.cursor = self.marks.index(chosen)
+        elif chosen is not None:
+            self._bereft = True  # what was selected is gone: nothing is, until a person moves
         self.cursor = max(0, min(self.cursor, len(self.lines) - 1))
         self.redraw()
 
     @property
     def chosen(self) -> Hashable | None:
         """What the selected line stands for; None where nothing can be selected."""
-        return self.marks[self.cursor] if self.selectable and self.cursor < len(self.marks) else None
+        there = self.selectable and not self._bereft and self.cursor < len(self.marks)
+        return self.marks[self.cursor] if there else None
 
     def make_lines(self, width: int, height: int) -> list[Strip]:
         if self.selectable:
@@ -145,6 +149,7 @@ class TextPage(LineWidget, can_focus=True):
 
     def action_move(self, step: int) -> None:
         if self.selectable:
+            step, self._bereft = (0 if self._bereft else step), False
             self.cursor = max(0, min(self.cursor + step, len(self.lines) - 1))
             self.post_message(self.Moved())
         else:
@@ -157,7 +162,7 @@ class TextPage(LineWidget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         if self.selectable and self.top + event.y < len(self.lines):
-            self.cursor = self.top + event.y
+            self.cursor, self._bereft = self.top + event.y, False
             self.redraw()
             self.post_message(self.Moved())
             if event.chain >= 2:
