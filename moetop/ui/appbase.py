@@ -15,8 +15,8 @@ from textual.message import Message
 from moetop.errors import MoetopError
 from moetop.model import LinkPhase
 from moetop.ui import fmt
-from moetop.ui.attention import FindingsLog, toasts
-from moetop.ui.feed import Actions, NoActions, Playback, WatchFeed
+from moetop.ui.attention import FindingsLog, is_loud, toasts
+from moetop.ui.feed import AT_WORK, Actions, NoActions, Playback, WatchFeed
 from moetop.ui.gather import gather
 from moetop.ui.paint import AsciiOnly, Colourless, Paint
 from moetop.ui.palette import MoeCommands
@@ -238,6 +238,9 @@ class BaseApp(TellingApp):
         if scene.reading:
             return
         came, gone = self.findings.update(scene)
+        if came or gone:
+            at_work = {job.host for job in self.actions.jobs() if job.state in AT_WORK}
+            came, gone = ([noted for noted in some if is_loud(noted, at_work)] for some in (came, gone))
         for title, text, severity in toasts(came, gone):
             self.say(text, severity, title=title)
         if self.bell_on and any(noted.finding.severity.value != "info" for noted in came):

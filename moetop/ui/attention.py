@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from moetop.model import FINDING_RANK, Calm, Finding, FindingKind, GpuReport, LinkPhase, Severity, Verdict
@@ -220,6 +220,12 @@ def _why_unknown(gpu: GpuReport) -> str:
 
 NOT_KNOWN = "Not known: "
 """The label that diagnosis puts before what it could not find out."""
+
+
+def is_loud(noted: Noted, at_work: Collection[str]) -> bool:
+    """Whether a change makes a noise: a retune job that stops, tunes and starts a server (its host is in `at_work`)
+    brings findings of its own, which are only listed."""
+    return noted.host not in at_work or noted.finding.severity is Severity.CRITICAL
 
 
 def toasts(came: Sequence[Noted], gone: Sequence[Noted]) -> list[tuple[str, str, str]]:

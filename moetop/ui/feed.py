@@ -77,6 +77,10 @@ class JobStep:
     ended: float | None = None
 
 
+AT_WORK = ("planned", "running", "attached")
+"""States of a job that works on its host."""
+
+
 @dataclass(frozen=True)
 class JobView:
     """A retune job as shown. `state` is planned, running, attached, unclear, interrupted, retuned, rolled_back,

@@ -106,6 +106,23 @@ async def test_when_the_selected_job_is_gone_no_other_is_cancelled_in_its_place(
         assert deeds.done == [("cancel", "job-2")]
 
 
+@pytest.mark.parametrize(("state", "severity", "told"), [
+    ("running", Severity.WARNING, False), ("running", Severity.CRITICAL, True), ("retuned", Severity.WARNING, True),
+])  # fmt: skip
+async def test_what_a_job_at_work_brings_about_is_listed_without_a_noise(
+    state: str, severity: Severity, told: bool
+) -> None:
+    feed, deeds, now = two_hosts(), scenes.Deeds(), [scenes.NOW]
+    deeds.job_list = [replace(running_job(), host="node-00", state=state)]
+    async with opened(feed, actions=deeds, clock=lambda: now[0]) as screen:
+        now[0] += 60
+        feed.put(two_hosts(("node-00", severity)).reports["node-00"])
+        await screen.refetch()
+        assert any("node-00: kernels not tuned" in text for text in screen.toasts()) is told
+        await screen.press("f")
+        assert "kernels not tuned" in screen.line_with("▌")
+
+
 async def test_the_selected_finding_stays_selected_when_a_graver_one_appears_above_it() -> None:
     feed = two_hosts(("node-01", Severity.WARNING))
     async with opened(feed) as screen:

@@ -93,7 +93,7 @@ class TextPage(LineWidget, can_focus=True):
         if chosen is not None and chosen in self.marks:
             self.cursor = self.marks.index(chosen)
         elif chosen is not None:
-            self._bereft = True  # what was selected is gone: nothing is, until a person moves
+            self._bereft = bool(self.marks)  # what was selected is gone: nothing is, until a person moves
         self.cursor = max(0, min(self.cursor, len(self.lines) - 1))
         self.redraw()
 
