@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -42,29 +44,70 @@ RUNNING = ("planned", "running", "attached")
 NAME_CELLS = 24
 """A longer host or server name is cut in the list; the job itself names it whole."""
 
-TITLE_CELLS = (34, 60)
-"""Least and most room for a step's title; all steps of a job get the same, so that the times stand in a column."""
+TITLE_CELLS = 60
+"""Most room for a step's title; all steps of a job get the same, so that the times stand in a column."""
+
+SIGN_CELLS = 13
+"""A step's glyph and word, with the blanks around them."""
 
 
-STEP_CELLS = 12 + 1 + 23
-"""A step's line without title and detail."""
-
-
-def step_line(step: JobStep, now: float, room: int = TITLE_CELLS[0]) -> list[tuple[str, str]]:
-    """A step with its sign, clock and detail; `room` are the cells of its title."""
-    glyph, word, role = STEP_SIGNS.get(step.state, ("·", step.state, "text"))
+def step_clock(step: JobStep, now: float) -> str:
+    """How long a step has run or took, and how long it may."""
     clock = ""
     if step.started is not None:
         clock = fmt.span((step.ended if step.ended is not None else now) - step.started)
-    limit = ""
     if step.timeout_s is not None and step.state in ("running", "waiting"):
-        limit = f"{' of' if clock else 'at most'} {fmt.span(step.timeout_s)}"
-    return [
-        (f"  {glyph} {word:<8} ", role),
-        (f"{fit(clean(step.title, 200), room)} ", "text!" if step.state == "running" else "text"),
-        (f"{clock + limit:<22} ", "quiet"),
-        (clean(step.detail, 300), "quiet"),
-    ]
+        return f"{clock} of {fmt.span(step.timeout_s)}" if clock else f"at most {fmt.span(step.timeout_s)}"
+    return clock
+
+
+def step_lines(steps: Sequence[JobStep], now: float, width: int) -> pages.Page:
+    """Steps with sign, title and clock in columns; a detail that does not fit beside them stands below its step."""
+    titles = [clean(step.title, 200) for step in steps]
+    clocks = [step_clock(step, now) for step in steps]
+    clock_room = max(map(cell_len, clocks), default=0)
+    longest = max(map(cell_len, titles), default=0)
+    room = max(10, min(TITLE_CELLS, longest, width - SIGN_CELLS - clock_room - 2))
+    left = width - SIGN_CELLS - room - clock_room - 4
+    page: pages.Page = []
+    for step, title, clock in zip(steps, titles, clocks, strict=True):
+        glyph, word, role = STEP_SIGNS.get(step.state, ("·", step.state, "text"))
+        parts, detail = wrap(title, room) or [""], clean(step.detail, 300)
+        beside = len(parts) == 1 and cell_len(detail) <= left
+        shown = "text!" if step.state == "running" else "text"
+        page.append(
+            [
+                (f"  {glyph} {word:<8} ", role),
+                (f"{fit(parts[0], room)}  ", shown),
+                (f"{fit(clock, clock_room)}  ", "quiet"),
+                (detail if beside else "", "quiet"),
+            ]
+        )
+        page += [[(" " * SIGN_CELLS + part, shown)] for part in parts[1:]]
+        if not beside:
+            page += [[(" " * SIGN_CELLS + part, "quiet")] for part in wrap(detail, width - SIGN_CELLS)]
+    return page
+
+
+_COLUMNS = re.compile(r" {2,}")
+
+
+def report_lines(lines: Sequence[str], width: int) -> pages.Page:
+    """What was measured before and after. Where its columns are wider than the page, each row is a sentence."""
+    texts = [clean(line, 400) for line in lines]
+    if all(cell_len(text) <= width for text in texts):
+        return [[(text, "text")] for text in texts]
+    rows = [_COLUMNS.split(text.strip(), maxsplit=3) if text.startswith("  ") else [text] for text in texts]
+    names = max((cell_len(row[0]) for row in rows if len(row) > 2), default=0)
+    page: pages.Page = []
+    for row in rows:
+        if len(row) < 3:
+            page += [[(part, "text")] for part in wrap(row[0], width)]
+            continue
+        change = f"   {row[3]}" if len(row) > 3 else ""
+        for at, part in enumerate(wrap(f"{row[1]} → {row[2]}{change}", max(20, width - names - 4))):
+            page.append([(f"  {fit('' if at else row[0], names)}  ", "quiet"), (part, "text")])
+    return page
 
 
 def job_sign(job: JobView) -> tuple[str, str, str]:
@@ -93,13 +136,11 @@ def job_page(job: JobView, now: float, width: int) -> pages.Page:
     if job.question:
         options = "; ".join(f"{option}: {meaning}" if meaning else option for option, meaning in job.options)
         page += pages.labelled("a answers", f"{job.question} ({options})", width, "warning")
-    longest = max((cell_len(clean(step.title, 200)) for step in job.steps), default=0)
-    room = max(TITLE_CELLS[0], min(TITLE_CELLS[1], longest, width - STEP_CELLS))
-    page += [step_line(step, now, room) for step in job.steps]
+    page += step_lines(job.steps, now, width)
     if job.state in RUNNING and job.cancel_note:
         page += pages.labelled("X cancels", job.cancel_note, width, "accent")
     if job.report:
-        page += [pages.blank(), pages.head("Before and after"), *([(clean(line, 400), "text")] for line in job.report)]
+        page += [pages.blank(), pages.head("Before and after"), *report_lines(job.report, width)]
     if job.log:
         page += [
             pages.blank(),
@@ -154,10 +195,11 @@ class JobsScreen(MoeScreen):
         glyph, _word, role = job_sign(job)
         word, host, server = (fit(text, room) for text, room in zip(self._cells(job), rooms, strict=True))
         done = sum(step.state in ("done", "skipped") for step in job.steps)
+        at = next((n for n, step in enumerate(job.steps, 1) if step.state == "running"), done)
         return [
             (f"{glyph} {word}  ", role),
             (f"{host}  {server}  ", "text"),
-            (f"step {done}/{len(job.steps)}   {fmt.clock_time(job.started)}", "quiet"),
+            (f"step {at}/{len(job.steps)}   {fmt.clock_time(job.started)}", "quiet"),
         ]
 
     def _show_job(self) -> None:
