@@ -236,6 +236,18 @@ class LogLines:
         if self.follow:
             self.new = 0
 
+    def place(self) -> int | None:
+        """Where the view stands: the number of its line; None while it follows the end."""
+        return None if self.follow or self.selected is None else self.selected.n
+
+    def return_to(self, place: int | None) -> None:
+        """Back to a `place`."""
+        if place is None or not self.shown:
+            self.end()
+            return
+        self.cursor = min(bisect_left(self.shown, place, key=lambda line: line.n), len(self.shown) - 1)
+        self.follow = False
+
     def end(self) -> None:
         """To the end, and follow."""
         self.go(len(self.shown) - 1)
@@ -251,7 +263,7 @@ class LogLines:
         return self._seek(step, is_event)
 
     def search(self, text: str) -> bool:
-        """Search for `text` (a regular expression, or plain text if it is none) backwards from the end."""
+        """Search for `text` (a regular expression, or plain text if it is none) backwards from the selected line."""
         if not text:
             self.pattern = None
             return True
@@ -260,7 +272,7 @@ class LogLines:
         except re.error:
             self.pattern = re.compile(re.escape(text), re.IGNORECASE)
         line = self.selected
-        return bool(line is not None and self.pattern.search(line.text)) or self.next_match(-1)
+        return bool(line is not None and self.pattern.search(line.text[:SEARCHED])) or self.next_match(-1)
 
     def next_match(self, step: int) -> bool:
         """To the next (1) or previous (-1) match."""

@@ -7,9 +7,11 @@ import re
 import pytest
 
 from moetop.ui import keys
+from moetop.ui.widgets.logview import LogView
 from moetop.ui.widgets.text import TextPage
 from tests.ui import scenes
 from tests.ui.driving import Screen, opened, where
+from tests.ui.test_screens import long_log
 from tests.ui.test_servers import two_servers
 
 LOW = (80, 24)
@@ -69,3 +71,26 @@ async def test_the_words_about_what_is_above_and_below_hide_no_line() -> None:
                 break
             await screen.press("pagedown")
         assert seen == set(range(end))
+
+
+@pytest.mark.parametrize("start", [(), ("home", *["down"] * 60)])
+@pytest.mark.parametrize("end", ["enter", "escape"])
+async def test_a_search_that_finds_nothing_or_is_left_returns_to_where_it_began(
+    start: tuple[str, ...], end: str
+) -> None:
+    async with opened(long_log()) as screen:
+        await screen.press("l", *start)
+        lines = screen.app.screen.query_one(LogView).log_lines
+        before = (lines.selected, lines.follow)
+        await screen.press("slash", *"number 2")
+        assert (lines.selected, lines.follow) != before, "half of the words were found on the way"
+        await screen.press(*"zz", end)
+        assert (lines.selected, lines.follow) == before
+        assert lines.follow == (not start)
+
+
+async def test_letters_taken_back_search_from_where_the_search_began() -> None:
+    async with opened(long_log()) as screen:
+        await screen.press("l", "slash", *"number 12", "backspace", "enter")
+        selected = screen.app.screen.query_one(LogView).log_lines.selected
+        assert selected is not None and selected.text.endswith("number 199")

@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from moetop.model import LogLine, ServerReport
 from moetop.ui import fmt, keys
-from moetop.ui.loglines import LEVEL_STEPS, LEVELS, SEARCHED, line_clock
+from moetop.ui.loglines import LEVEL_STEPS, LEVELS, line_clock
 from moetop.ui.logtext import hidden_words, log_words, order_sources, source_of, source_shown
 from moetop.ui.paint import clean
 from moetop.ui.screens.base import MoeScreen
@@ -26,6 +26,7 @@ class LogScreen(MoeScreen):
     def __init__(self) -> None:
         super().__init__()
         self._shown: tuple[str, str | None] = ("", None)
+        self._searched_from: int | None = None
 
     def body(self) -> Iterable[Widget]:
         yield LogView(id="lines", level="no noise")
@@ -120,6 +121,7 @@ class LogScreen(MoeScreen):
     # ── deeds ────────────────────────────────────────────────────────────────────────────────────
 
     def do_search(self) -> None:
+        self._searched_from = self.view.log_lines.place()
         self.query_one("#search", PromptLine).open()
 
     def do_log_filter(self) -> None:
@@ -133,22 +135,27 @@ class LogScreen(MoeScreen):
         if self._filters():
             self.view.log_lines.set_filter(message.text, self._tail())
         else:
-            self.view.log_lines.search(message.text)
+            self._search(message.text)
         self.show()
 
+    def _search(self, text: str) -> bool:
+        """Search from where the search began: what half a word found on the way is no place of its own."""
+        lines = self.view.log_lines
+        lines.return_to(self._searched_from)
+        return lines.search(text)
+
     def on_prompt_line_done(self, message: PromptLine.Done) -> None:
-        searched = not self._filters()
-        self.on_prompt_line_changed(PromptLine.Changed(message.text))
-        self._close_prompt()
-        pattern, line = self.view.log_lines.pattern, self.view.log_lines.selected
-        if searched and pattern is not None and (line is None or pattern.search(line.text[:SEARCHED]) is None):
+        if self._filters():
+            self.view.log_lines.set_filter(message.text, self._tail())
+        elif not self._search(message.text):
             self.moetop.say(f"{message.text!r} is not in the lines shown")
+        self._close_prompt()
 
     def on_prompt_line_left(self) -> None:
         if self._filters():
             self.view.log_lines.set_filter("", self._tail())
         else:
-            self.view.log_lines.search("")
+            self._search("")
         self._close_prompt()
 
     def _close_prompt(self) -> None:
