@@ -21,6 +21,13 @@ WIDTH = 100
 TITLE_CELLS, KEY_CELLS, EDGE_CELLS, FRAME_CELLS = 34, 8, 6, 4
 
 
+LEAST_HELP = 3
+"""Letters from which on words are looked for in what a deed does, and not in its title alone."""
+
+HELP_SCORE = 0.01
+"""A match in the help stands below those in a title, whose scores are larger."""
+
+
 class _Entry(NamedTuple):
     """What the palette offers: its title, its keys, what it does, and the doing."""
 
@@ -62,7 +69,8 @@ class MoeCommands(Provider):
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for entry in self._entries():
-            in_title, in_help = matcher.match(entry.title), matcher.match(entry.help) / 2
-            if in_title > 0 or in_help > 0:
+            in_title = matcher.match(entry.title)
+            in_help = len(query) >= LEAST_HELP and query.lower() in entry.help.lower()
+            if in_title > 0 or in_help:
                 title = matcher.highlight(entry.title) if in_title > 0 else Content(entry.title)
-                yield Hit(max(in_title, in_help), self._line(entry, title), entry.call, text=entry.title)
+                yield Hit(max(in_title, HELP_SCORE), self._line(entry, title), entry.call, text=entry.title)
