@@ -22,6 +22,9 @@ LEAST_ROWS = 10
 MAP_COLUMNS = 100
 """From so many columns on the map stands beside the chart."""
 
+MOST_ANSWERS = 3
+"""Lines of answers on a tall terminal."""
+
 FRAME_LINES = 2
 """Header and footer."""
 
@@ -54,3 +57,11 @@ def share_lines(width: int, height: int, rows: int, answers: int, prompts: int, 
         charts += more
         spare -= more
     return Shares(table, charts, max(1, log + spare), note, roomy, width >= MAP_COLUMNS)
+
+
+def lines_for_charts(width: int, rows: int, noted: bool) -> int:
+    """Lines from which on a terminal shows the charts. With `LEAST_ROWS` of the table more rows need no more."""
+    height = CHART_LINES
+    while not share_lines(width, height, rows, MOST_ANSWERS, 0, noted).charts:
+        height += 1
+    return height

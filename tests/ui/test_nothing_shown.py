@@ -99,3 +99,27 @@ def test_a_line_has_one_time_wherever_it_is_shown() -> None:
     bare = msgspec.structs.replace(event, line="no time")
     assert event_clock(bare) == line_clock(LogLine(n=0, text="no time", t=scenes.NOW)) == "08:09:33"
     assert event_clock(msgspec.structs.replace(bare, t=None)) == "--:--:--"
+
+
+@pytest.mark.parametrize(
+    ("size", "key", "said"),
+    [
+        ((80, 24), "2", "charts: last 5 min; they need 32 lines; this terminal has 24"),
+        ((80, 24), "p", "map: tensor → DRAM ↑; the map needs 32 lines; this terminal has 24"),
+        ((90, 40), "p", "the map needs 100 columns; this terminal has 90"),
+        ((120, 40), "p", ""),
+        ((120, 40), "2", ""),
+    ],
+)
+async def test_a_key_of_a_chart_that_is_not_shown_says_what_the_chart_needs(
+    size: tuple[int, int], key: str, said: str
+) -> None:
+    async with opened(scenes.reference_fleet(), size) as screen:
+        await screen.press("1")
+        screen.app.told.clear()
+        await screen.press(key)
+        told = screen.toasts()
+        assert any(said in line for line in told) if said else not told
+        await screen.pilot.resize_terminal(120, 32)
+        await screen.settle()
+        assert screen.app.screen.query_one("#charts").display, "as many lines as were named are enough"

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from textwrap import wrap
 from typing import ClassVar
 
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from moetop.model import LogLine, ServerReport
-from moetop.ui import fmt, keys
+from moetop.ui import keys
 from moetop.ui.attention import answers
-from moetop.ui.charts import Line, time_at, time_chart
-from moetop.ui.layout import ROOMY_LINES, share_lines
+from moetop.ui.layout import MOST_ANSWERS, ROOMY_LINES, lines_for_charts, share_lines
 from moetop.ui.logtext import log_words, source_shown
-from moetop.ui.maps import ACTIVITY_MAP, POWER_MAP, Point, nearest_point, point_map
 from moetop.ui.paint import clean
-from moetop.ui.rows import SORTS, Filter, TableRow, build_rows
+from moetop.ui.rows import SORTS, build_rows
 from moetop.ui.scene import HostView, counts_words
-from moetop.ui.screens.fleetprompts import FleetPrompts
-from moetop.ui.series import (
-    choose_point,
-    empty_map_words,
-    histories_of,
-    map_points,
-    marks_of,
-    percent_series,
-    window_of,
-)
+from moetop.ui.screens.fleetcharts import FleetCharts
 from moetop.ui.widgets.bars import ROOMY_COLUMNS, AnswerLines, Rule, VerticalRule
 from moetop.ui.widgets.logview import LogView
 from moetop.ui.widgets.notices import NoticeLines
@@ -40,7 +28,7 @@ from moetop.ui.widgets.text import TextLine
 from moetop.ui.words import PHASE_SIGNS, VERDICT_SIGNS
 
 
-class FleetScreen(FleetPrompts):
+class FleetScreen(FleetCharts):
     """Hosts and GPUs at a glance."""
 
     where: ClassVar[str] = keys.FLEET
@@ -52,7 +40,6 @@ class FleetScreen(FleetPrompts):
         self._log_source: tuple[str, str | None] = ("", None)
         self._moved = False
         self._following = False
-        self._map_cache: tuple[object, tuple[str, str, Filter | None], list[Point]] | None = None
 
     def body(self) -> Iterable[Widget]:
         yield AnswerLines()
@@ -82,9 +69,6 @@ class FleetScreen(FleetPrompts):
     def host(self) -> HostView | None:
         row = self.query_one(FleetTable).selected
         return self.scene.host(row.host.name) if row is not None else None
-
-    def _selected(self) -> TableRow | None:
-        return self.query_one(FleetTable).selected
 
     def applies(self, name: str) -> bool:
         if name == "back":
@@ -133,7 +117,7 @@ class FleetScreen(FleetPrompts):
         rows = build_rows(self.scene, self.folded, self.moetop.row_filter, self.sort)
         table.empty_words = self._empty_words()
         answer = self.query_one(AnswerLines)
-        most = 3 if self.app.size.height >= ROOMY_LINES else 1
+        most = MOST_ANSWERS if self.app.size.height >= ROOMY_LINES else 1
         chosen = self.moetop.chosen[0] if self.moetop.chosen is not None and self._moved else None
         answer.answers = answers(self.scene, most, self.retune_why, chosen, self.moetop.kind)
         if self.moetop.cursor_t is not None:  # findings are not kept over time: those of now are named as such
@@ -195,56 +179,11 @@ class FleetScreen(FleetPrompts):
             ("#upright", shares.map),
         ):
             self.query_one(name).display = there
+        self.lines_needed = lines_for_charts(size.width, rows, self.moetop.demo_note is not None)
         self.query_one(AnswerLines).styles.height = answer_lines
         self.query_one(FleetTable).styles.height = shares.table
         self.query_one("#charts").styles.height = max(1, shares.charts)
         self.query_one("#log").styles.height = shares.log
-
-    def _show_chart_titles(self, host: HostView | None) -> None:
-        app = self.moetop
-        kind = POWER_MAP if app.map_kind == "power" else ACTIVITY_MAP
-        title = self.query_one("#map-title", TextLine)
-        title.say([(f" {kind.title}", "text")], right=[("p other  M full size ", "quiet")])
-        chart = self.query_one("#chart-title", TextLine)
-        row = self._selected()
-        if host is None or row is None:
-            chart.say([])
-            return
-        count = len(host.report.gpus)
-        what = "no GPU" if not count else "GPU 0" if count == 1 else f"mean of {count} GPUs"
-        what = f"gpu {row.gpu.index}" if row.gpu is not None else what
-        rate = [server.metrics.generation_tokens_s for server in host.report.servers if server.metrics is not None]
-        known = [value for value in rate if value is not None]
-        tokens = f"   {sum(known):,.0f} tok/s" if known else ""
-        right = f"last {fmt.short_span(app.range_s)}{tokens} "
-        chart.say([(f" {clean(host.name, 60)}", "text"), (f" · {what}", "quiet")], right=[(right, "quiet")])
-
-    def _draw_chart(self, width: int, height: int) -> list[Line]:
-        host, row = self.host(), self._selected()
-        if host is None or row is None:
-            return []
-        app = self.moetop
-        window = window_of(host, app.range_s, app.host_cursor(host))
-        histories = histories_of(app.feed, host, row.gpu.index if row.gpu is not None else None)
-        if window is None or not histories:
-            words = "a snapshot shows one moment" if app.mode is not None else "no samples yet"
-            return [[("", "quiet")], [(f"     {words}", "quiet")]]
-        marks = marks_of(app.feed.recent_events(host.name), window)
-        return time_chart(width, height, percent_series(histories, window, width), window.axis(marks))
-
-    def _draw_map(self, width: int, height: int) -> list[Line]:
-        app = self.moetop
-        kind = POWER_MAP if app.map_kind == "power" else ACTIVITY_MAP
-        cache = self._map_cache
-        key = (kind.key, app.chosen[0] if app.chosen is not None else "", app.row_filter)
-        if cache is None or cache[0] is not self.scene or cache[1] != key:
-            found, _missing = map_points(app.feed, self.scene.hosts, kind.key, app.chosen, rows=app.row_filter)
-            cache = self._map_cache = (self.scene, key, found)
-        points = choose_point(cache[2], app.chosen)
-        if not points:
-            why = empty_map_words(kind, self.scene.hosts, app.row_filter)
-            return [[("", "quiet")], *([(f"     {part}", "quiet")] for part in wrap(why, max(20, width - 6)))]
-        return point_map(width, height, kind, points)
 
     def _show_log(self, host: HostView | None) -> None:
         view = self.query_one("#log", LogView)
@@ -361,6 +300,12 @@ class FleetScreen(FleetPrompts):
             self._show_selected()
             self.show_footer()
 
+    def go_to_gpu(self, host: str, gpu: int) -> None:
+        self._moved = True
+        self.folded.discard(host)
+        self.show()
+        self.query_one(FleetTable).select(host, gpu)
+
     def on_fleet_table_opened(self) -> None:
         self.action_deed("open")
 
@@ -375,24 +320,6 @@ class FleetScreen(FleetPrompts):
         shown = self.query_one(AnswerLines).answers
         if message.at < len(shown) and shown[message.at].host:
             self.moetop.open_why(shown[message.at].host)
-
-    def on_plot_clicked(self, message: Plot.Clicked) -> None:
-        """A click on the map selects the GPU there; one on the chart goes to that time."""
-        size, app = message.plot.content_size, self.moetop
-        if message.plot.id == "map" and self._map_cache is not None:
-            kind = POWER_MAP if app.map_kind == "power" else ACTIVITY_MAP
-            point = nearest_point(size.width, size.height, kind, self._map_cache[2], message.x, message.y)
-            if point is not None and point.key is not None:
-                self._moved = True
-                self.folded.discard(point.key[0])
-                self.show()
-                self.query_one(FleetTable).select(*point.key)
-            return
-        place, host = time_at(size.width, message.x), self.host()
-        window = window_of(host, app.range_s, app.host_cursor(host)) if host is not None else None
-        if place is not None and host is not None and window is not None:
-            now = host.now if host.now is not None else host.last_t
-            app.go_to_time(app.present_t - ((now or 0.0) - window.at(place)))
 
     def on_log_view_opened(self) -> None:
         self.action_deed("log")
