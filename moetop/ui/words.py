@@ -71,6 +71,8 @@ SEVERITY_SIGNS: dict[Severity, Sign] = {
     Severity.INFO: Sign("i", "note", "notice"),
 }
 
+CLEARED_SIGN = Sign("✓", "cleared", "quiet", "was found, and is no longer so")
+
 CONFIDENCE_WORDS: dict[Confidence, str] = {
     Confidence.MEASURED: "measured: a counter or exit status says so",
     Confidence.REPORTED: "reported: a log or tool says so",

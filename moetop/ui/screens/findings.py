@@ -17,7 +17,7 @@ from moetop.ui.scene import HostView
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.widgets.bars import Rule
 from moetop.ui.widgets.text import TextPage
-from moetop.ui.words import FINDING_TITLES, SEVERITY_SIGNS
+from moetop.ui.words import CLEARED_SIGN, FINDING_TITLES, SEVERITY_SIGNS
 
 HOST_CELLS = 22
 """A longer host name is cut in the list; the why names it whole."""
@@ -86,9 +86,9 @@ class FindingsScreen(MoeScreen):
 
     def _line(self, noted: Noted, cells: tuple[str, str, str, str], rooms: Sequence[int]) -> list[tuple[str, str]]:
         """A finding in columns of `rooms` cells."""
-        sign = SEVERITY_SIGNS[noted.finding.severity]
         gone = noted.gone is not None
-        role = "quiet" if gone else sign.role
+        sign = CLEARED_SIGN if gone else SEVERITY_SIGNS[noted.finding.severity]
+        role = sign.role
         since, until, host, title = (fit(text, room) for text, room in zip(cells, rooms, strict=True))
         return [
             (f"{sign.glyph} ", role),
@@ -104,7 +104,8 @@ class FindingsScreen(MoeScreen):
         if noted is None:
             why.set_lines([])
             return
-        why.set_lines(pages.finding_page(noted.host, noted.finding, max(30, self.app.size.width - 3)))
+        page = pages.finding_page(noted.host, noted.finding, max(30, self.app.size.width - 3))
+        why.set_lines(page, subject=noted.mark)
 
     def on_text_page_moved(self) -> None:
         self._show_why()
