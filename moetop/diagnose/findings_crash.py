@@ -8,6 +8,7 @@ from moetop.diagnose import words
 from moetop.diagnose.crash_remedies import crash_remedy
 from moetop.diagnose.faults import crash_xids
 from moetop.diagnose.view import HostView
+from moetop.engines.reader import read_line
 from moetop.model import (
     Confidence,
     EventKind,
@@ -44,9 +45,15 @@ def _cause(view: HostView, server: ServerReport) -> LogEvent | None:
     return fatal[0] if fatal else next(view.events(server, EventKind.ENGINE_START_FAILED), None)
 
 
+def _without_head(line: str) -> str:
+    """A line without rank, level, time and source file, which the finding tells by itself."""
+    records = read_line(line)
+    return records[0].text if len(records) == 1 and records[0].headed and records[0].text.strip() else line
+
+
 def _words_of(event: LogEvent) -> str:
     error = event.fields.get("error")
-    text = error if isinstance(error, str) and error else event.line
+    text = error if isinstance(error, str) and error else _without_head(event.line)
     rank = f"{event.ranks[0]}: " if event.ranks else ""
     return rank + " ".join(text.split())[:300]
 

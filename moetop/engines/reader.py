@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moetop.engines.times import read_time
+from moetop.engines.times import glog_time, read_time
 from moetop.text import strip_ansi
 
 MAX_LINE = 65536
@@ -341,6 +341,7 @@ def _strip_bracket_head(record: Record, text: str) -> None:
     if glog:
         if glog[2]:
             _set_inner_time(record, glog[2])
+            record.t_text = glog_time(record.t_text)
         record.head, record.level, record.src = "glog", glog[1], glog[3]
         if glog[4] is not None:
             record.rank = record.rank or f"rank {glog[4]}"

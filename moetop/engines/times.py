@@ -27,6 +27,13 @@ _US = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)")
 _GLOG = re.compile(r"(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
 _SYSLOG = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)")
 
+
+def glog_time(text: str | None) -> str | None:
+    """Month and day of `210 02:06:33.3` (or `0210 ...`) written apart: `02-10 02:06:33.3`; other text as it is."""
+    short = _GLOG.match(text) if text else None
+    return f"{int(short[1]):02d}-{short[2]}{text[short.end(2) :]}" if text and short else text
+
+
 LEAP_YEAR = 2000
 """Stands in where a log prints no year: only differences of such times are used."""
 

@@ -410,3 +410,10 @@ def test_tuning_switched_off_is_said_so() -> None:
     report = build_offline(log=("vllm.log", LOADED["098"]["input"].split("\n"))).report()
     assert report.headline == "tuning_off"
     assert "bug" not in text_of(report)
+
+
+def test_a_crash_is_told_once_without_the_head_of_its_line_and_at_a_time_people_read() -> None:
+    report = build_offline(log=("torch.log", LOADED["027"]["input"].split("\n"))).report()
+    (crash,) = (finding for finding in report.findings if finding.kind == "crashed")
+    assert crash.summary.startswith("torch.log crashed: rank 4: Watchdog caught collective operation timeout")
+    assert crash.evidence[0].endswith(" at 02-10 02:06:33.321131395")
