@@ -36,19 +36,20 @@ class Player:
         self._halted = False
         self.faults = tuple(self._index.faults().values())
         self._lock = threading.Lock()
-        self.start = self._index.first_t + (from_s or 0.0)
-        end = max(host.last_t for host in self._index.hosts.values())
-        self.end = end if to_s is None else min(end, self._index.first_t + to_s)
+        self._from_s = from_s
+        playtime = self._index.playtime
+        self.start = playtime.first_t if from_s is None else playtime.start_t + from_s
+        self.end = playtime.last_t if to_s is None else min(playtime.last_t, playtime.start_t + to_s)
 
     def transports(self, t: float | None = None) -> list[ReplayTransport]:
         """A transport for every host, from `t` seconds of the frames' clock on."""
-        begin = self.start if t is None else t
+        from_s = self._from_s if t is None else t - self._index.playtime.start_t
         return [
             ReplayTransport(
                 self._index,
                 host,
                 speed=self._speed,
-                from_s=begin - self._index.first_t,
+                from_s=from_s,
                 to_s=self._to_s,
                 past_s=PAST_S,
             )

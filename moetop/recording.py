@@ -22,6 +22,7 @@ import msgspec
 from moetop.decoding import HEAD, MAX_GPUS, MAX_LINE_BYTES, Malformed, Unknown, clean, decode, encode, with_host
 from moetop.errors import MoetopError, UsageError
 from moetop.model import AnyFrame
+from moetop.playtime import Playtime
 
 __all__ = [
     "MAX_GPUS",
@@ -48,9 +49,6 @@ FLUSH_S = 1.0
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
 """Frames waiting for a slow disk; beyond this they are left out and counted."""
 
-MAX_GAP_S = 60.0
-"""Longest silence of a whole recording that a replay waits through (sessions appended to one file)."""
-
 MAX_JUNK_BYTES = 256 * 1024 * 1024
 """So many bytes without a frame, and a file is no recording, or none from there on (a small gzip file can hold as
 many as it likes)."""
@@ -69,31 +67,25 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(slots=True)
 class HostIndex:
-    """Where one host's frames lie in a recording: byte offsets, and the first and last `t`."""
+    """Where one host's frames lie in a recording, as byte offsets."""
 
     name: str
     offsets: array[int] = field(default_factory=lambda: array("Q"))
-    first_t: float = float("inf")
-    last_t: float = float("-inf")
 
 
 @dataclass(slots=True)
 class RecordingIndex:
     """What a recording holds: its hosts in order of appearance and how many lines were no frames.
 
-    `truncated` says that the file ends in the middle of a line or of its compressed data. `gaps` are
-    times after which no host had anything to say, and by how much each is longer than MAX_GAP_S.
+    `truncated` says that the file ends in the middle of a line or of its compressed data. `playtime` is the time by
+    which it is played.
     """
 
     path: Path
     hosts: dict[str, HostIndex] = field(default_factory=dict)
     skipped: int = 0
     truncated: bool = False
-    gaps: list[tuple[float, float]] = field(default_factory=list)
-
-    def without_gaps(self, t: float) -> float:
-        """`t` on a clock that passes over the part of every gap beyond MAX_GAP_S."""
-        return t - sum(cut_s for gap_end, cut_s in self.gaps if gap_end <= t)
+    playtime: Playtime = field(default_factory=Playtime)
 
     def faults(self) -> dict[str, str]:
         """What is wrong with the file: status code -> sentence. What could be read stands."""
@@ -103,10 +95,6 @@ class RecordingIndex:
             lines, are = ("line", "is no frame") if others == 1 else ("lines", "are no frames")
             said["recording_skipped"] = f"{others:,} {lines} of the recording {are}"
         return said
-
-    @property
-    def first_t(self) -> float:
-        return min(host.first_t for host in self.hosts.values())
 
 
 class _Line(NamedTuple):
@@ -184,7 +172,6 @@ def index_recording(path: Path) -> RecordingIndex:
     index = RecordingIndex(path)
     current = path.name.removesuffix(".gz").removesuffix(".jsonl")
     seen_any = False
-    newest: float | None = None
     frame_at = junk = 0
     with open_bytes(path) as source:
         for line in _lines(source):
@@ -203,23 +190,20 @@ def index_recording(path: Path) -> RecordingIndex:
                 junk += 1
                 continue
             frame_at, junk = line.offset, 0
-            if newest is not None and head.t - newest > MAX_GAP_S:
-                index.gaps.append((head.t, head.t - newest - MAX_GAP_S))
-            newest = head.t if newest is None else max(newest, head.t)
             current = head.host or current
             entry = index.hosts.setdefault(current, HostIndex(current))
             entry.offsets.append(line.offset)
-            entry.first_t = min(entry.first_t, head.t)
-            entry.last_t = max(entry.last_t, head.t)
+            index.playtime.take(current, line.offset, head.t)
     if not seen_any:
         raise UsageError(f"the recording {path} is empty")
     if not index.hosts:
         raise UsageError(f"{path} is not a recording", _RECORDING_ADVICE)
+    index.playtime.place()
     return index
 
 
 def read_host(path: Path, host: HostIndex) -> Iterator[bytes]:
-    """The lines of one host in the order of the file."""
+    """The lines of one host in the order of the file, one for each offset; fewer where the data is cut."""
     with open_bytes(path) as source:
         position = 0
         for offset in host.offsets:

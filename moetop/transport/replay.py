@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,7 +33,15 @@ class _Times(msgspec.Struct):
 
 _TIMES = msgspec.json.Decoder(_Times)
 
-FrameSource = Callable[[], "Iterator[Mapping[str, Any] | bytes]"]
+
+class Timed(NamedTuple):
+    """A line, and when it is played: seconds of a clock that is not its own `t`."""
+
+    raw: bytes
+    at: float
+
+
+FrameSource = Callable[[], "Iterator[Mapping[str, Any] | bytes | Timed]"]
 
 
 class Pace:
@@ -74,11 +83,9 @@ class FrameChannel:
         *,
         start_t: float | None = None,
         loop: bool = False,
-        played_at: Callable[[float], float] = float,
     ) -> None:
         self._source = source
         self._pace = pace
-        self._played_at = played_at
         self._start_t = start_t
         self._loop = loop
         self._closed = threading.Event()
@@ -87,15 +94,16 @@ class FrameChannel:
         shift = 0.0
         start_t = self._start_t
         if start_t is not None:  # several hosts of one recording share a beginning
-            self._pace.wait_s(self._played_at(start_t))
+            self._pace.wait_s(start_t)
+        begun = start_t is None
         while True:
             first, last, step = None, 0.0, 1.0
             for raw, t in self._frames(shift):
                 first = t if first is None else first
                 step = t - last if 0 < t - last < 60 else step
                 last = max(last, t)
-                known_before = start_t is not None and t < start_t
-                while not known_before and (wait_s := self._pace.wait_s(self._played_at(t))) > 0:
+                begun = begun or start_t is None or t >= start_t
+                while begun and (wait_s := self._pace.wait_s(t)) > 0:  # what was known before goes out at once
                     if self._closed.wait(min(wait_s, LOOK_S)):
                         return
                 if self._closed.is_set():
@@ -106,10 +114,12 @@ class FrameChannel:
             shift += last - first + step
 
     def _frames(self, shift: float) -> Iterator[tuple[bytes, float]]:
-        """Lines with their times; a line without a time goes out with the one before it."""
+        """Lines with the times they are due at; a line without a time goes out with the one before it."""
         t = self._start_t or 0.0
         for item in self._source():
-            if isinstance(item, bytes):
+            if isinstance(item, Timed):
+                yield item
+            elif isinstance(item, bytes):
                 try:
                     t = _TIMES.decode(item).t + shift
                 except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -131,7 +141,7 @@ class FrameTransport:
     """A host made of frames: `source` gives a fresh iterator of frames (mappings or lines) each time.
 
     `speed` multiplies real time, 0 or infinity is flat out. With `loop` it begins again at the end,
-    times going on.
+    times going on. What comes before a frame due at `start_t` or later goes out at once.
     """
 
     def __init__(
@@ -142,7 +152,6 @@ class FrameTransport:
         speed: float = 1.0,
         loop: bool = False,
         start_t: float | None = None,
-        played_at: Callable[[float], float] = float,
     ) -> None:
         if not speed >= 0:
             raise UsageError(f"{speed} is no speed", "a speed is 0 (flat out) or more")
@@ -152,16 +161,13 @@ class FrameTransport:
         self._source = source
         self._loop = loop
         self._start_t = start_t
-        self._played_at = played_at
         self._channel: FrameChannel | None = None
         self._closed = threading.Event()
 
     def open(self, options: Mapping[str, object]) -> Channel:
         if self._closed.is_set():
             raise LinkError("the transport is closed", code="closed", retry=False)
-        channel = FrameChannel(
-            self._source, self.pace, start_t=self._start_t, loop=self._loop, played_at=self._played_at
-        )
+        channel = FrameChannel(self._source, self.pace, start_t=self._start_t, loop=self._loop)
         self._channel = channel
         if self._closed.is_set():
             channel.close()
@@ -189,64 +195,67 @@ class ReplayTransport(FrameTransport):
         to_s: float | None,
         past_s: float = 0.0,
     ) -> None:
-        zero = index.first_t
-        begin = zero + (from_s or 0.0)
-        end = math.inf if to_s is None else zero + to_s
+        playtime = index.playtime
+        begin = playtime.begin if from_s is None else playtime.at(playtime.start_t + from_s)
+        end = math.inf if to_s is None else playtime.until(playtime.start_t + to_s)
         super().__init__(
             host.name,
-            lambda: _with_refusal(_with_faults(_cut(index.path, host, begin, end, past_s), index.faults())),
+            lambda: _with_refusal(_with_faults(_cut(index, host, begin, end, past_s), index.faults())),
             speed=speed,
             start_t=begin,
-            played_at=index.without_gaps,
         )
         self.path = index.path
         self.faults = tuple(index.faults().values())
-        self.first_t = host.first_t
-        self.last_t = host.last_t
 
 
-def _cut(path: Path, host: HostIndex, begin: float, end: float, past_s: float) -> Iterator[bytes]:
-    """The frames from `begin` to `end`; what was known by `begin` (all but samples, and those of the last
+def _cut(index: RecordingIndex, host: HostIndex, begin: float, end: float, past_s: float) -> Iterator[Timed]:
+    """The frames played from `begin` to `end`; what was known by `begin` (all but samples, and those of the last
     `past_s` seconds) comes first, at once."""
-    for raw in read_host(path, host):
+    stretches = deque(index.playtime.of(host.name))
+    at = begin
+    for offset, raw in zip(host.offsets, read_host(index.path, host), strict=False):
+        while len(stretches) > 1 and stretches[1].begin <= offset:
+            stretches.popleft()
         try:
             times = _TIMES.decode(raw)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             continue
-        if times.t > end:
+        due = stretches[0].at(times.t) if stretches else None
+        at = at if due is None else due
+        if at > end:
             continue
-        if times.t < begin - past_s and times.type == "gpus":
+        if at < begin - past_s and times.type == "gpus":
             continue
-        yield raw
+        yield Timed(raw, at)
 
 
-def _with_faults(lines: Iterator[bytes], faults: Mapping[str, str]) -> Iterator[bytes]:
+def _with_faults(lines: Iterator[Timed], faults: Mapping[str, str]) -> Iterator[Timed]:
     """`lines`, with a status for every fault after the first line and after each hello, which ends all statuses."""
     if not faults:
         yield from lines
         return
     told = False
-    for raw in lines:
-        yield raw
-        head = _TIMES.decode(raw)
+    for line in lines:
+        yield line
+        head = _TIMES.decode(line.raw)
         if told and head.type != "hello":
             continue
         told = True
         for code, message in faults.items():
-            yield encode(Status(t=head.t, code=code, message=message, level="warning"))
+            yield Timed(encode(Status(t=head.t, code=code, message=message, level="warning")), line.at)
 
 
-def _with_refusal(lines: Iterator[bytes]) -> Iterator[bytes]:
+def _with_refusal(lines: Iterator[Timed]) -> Iterator[Timed]:
     """`lines`, and at the end a status where not one sample among them, or not one line, was a frame after all."""
     bad_sample = bad_line = ""
     read_one = False
-    t = 0.0
-    for raw in lines:
-        yield raw
-        head = _TIMES.decode(raw)
+    t = at = 0.0
+    for line in lines:
+        yield line
+        head = _TIMES.decode(line.raw)
         if read_one and head.type != "gpus":
             continue
-        t, frame = head.t, decode(raw)
+        t, at, frame = head.t, line.at, decode(line.raw)
         if not isinstance(frame, Malformed):
             if head.type == "gpus":
                 break
@@ -259,14 +268,14 @@ def _with_refusal(lines: Iterator[bytes]) -> Iterator[bytes]:
         reason = bad_sample or ("" if read_one else bad_line)
         if reason:
             message = f"not one sample of the recording can be read: {reason}"
-            yield encode(Status(t=t, code="recording_refused", message=message, level="error"))
+            yield Timed(encode(Status(t=t, code="recording_refused", message=message, level="error")), at)
     yield from lines
 
 
 def read_index(path: str | Path, from_s: float | None, to_s: float | None) -> RecordingIndex:
     """The index of a recording in which `from_s` to `to_s` lies. Raises UsageError as `open_recording` says."""
     index = index_recording(Path(path))
-    length = max(host.last_t for host in index.hosts.values()) - index.first_t
+    length = index.playtime.last_t - index.playtime.start_t
     if from_s is not None and from_s > length:
         raise UsageError(f"the recording {path} is only {length:.0f} s long", f"choose --from under {length:.0f}")
     if from_s is not None and to_s is not None and to_s <= from_s:

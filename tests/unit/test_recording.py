@@ -288,9 +288,9 @@ def test_a_replay_keeps_the_frames_own_pace_times_speed() -> None:
 
 
 def test_a_silence_of_the_whole_recording_is_cut_short(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "r.jsonl", sample(0), sample(86_400), sample(86_401))
-    index = index_recording(path)
-    assert [index.without_gaps(t) for t in (0, 86_400, 86_401)] == [0, 60, 61]
+    path = write_lines(tmp_path / "r.jsonl", sample(0), sample(10), sample(86_400), sample(86_401))
+    playtime = index_recording(path).playtime
+    assert [playtime.at(t) for t in (0, 10, 86_400, 86_401)] == [0, 10, 70, 71]
 
 
 def test_a_loop_goes_on_with_growing_times_until_it_is_closed() -> None:
