@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from textual.widget import Widget
 
 from moetop.ui import fmt, keys, pages
-from moetop.ui.feed import JobStep, JobView
+from moetop.ui.feed import AT_WORK, JobStep, JobView
 from moetop.ui.paint import clean, fit
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.screens.question import QuestionScreen
@@ -38,7 +38,6 @@ STEP_SIGNS: dict[str, tuple[str, str, str]] = {
     "undone": ("○", "undone", "warning"),
     "skipped": ("·", "skipped", "quiet"),
 }
-RUNNING = ("planned", "running", "attached")
 
 
 NAME_CELLS = 24
@@ -115,7 +114,7 @@ def job_sign(job: JobView) -> tuple[str, str, str]:
     glyph, word, role = JOB_SIGNS.get(job.state, ("·", job.state, "text"))
     if not job.question:
         return glyph, word, role
-    return "?" if job.state in RUNNING else glyph, f"{word}, asks", "warning"
+    return "?" if job.state in AT_WORK else glyph, f"{word}, asks", "warning"
 
 
 def job_page(job: JobView, now: float, width: int) -> pages.Page:
@@ -137,7 +136,7 @@ def job_page(job: JobView, now: float, width: int) -> pages.Page:
         options = "; ".join(f"{option}: {meaning}" if meaning else option for option, meaning in job.options)
         page += pages.labelled("a answers", f"{job.question} ({options})", width, "warning")
     page += step_lines(job.steps, now, width)
-    if job.state in RUNNING and job.cancel_note:
+    if job.state in AT_WORK and job.cancel_note:
         page += pages.labelled("X cancels", job.cancel_note, width, "accent")
     if job.report:
         page += [pages.blank(), pages.head("Before and after"), *report_lines(job.report, width)]
@@ -214,7 +213,7 @@ class JobsScreen(MoeScreen):
     def refusal(self, name: str) -> str | None:
         if name == "cancel_job":
             job = self.chosen_job()
-            if job is None or job.state not in RUNNING:
+            if job is None or job.state not in AT_WORK:
                 return "no job is running"
             if job.readonly:
                 return "this job was started elsewhere; it is shown read-only"
@@ -232,7 +231,7 @@ class JobsScreen(MoeScreen):
             return job is not None and bool(job.question)
         if name == "cancel_job":
             job = self.chosen_job()
-            return job is not None and job.state in RUNNING
+            return job is not None and job.state in AT_WORK
         return super().applies(name)
 
     def do_answer_job(self) -> None:
