@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from moetop.diagnose import thresholds as th
 from moetop.model import GpuInfo, Limit
+from moetop.ratio import LEAST_LIMIT_W
 
 if TYPE_CHECKING:
     from moetop.diagnose.window import Figures
@@ -65,7 +66,7 @@ def limits_of(info: GpuInfo, figures: Figures) -> tuple[Limit, ...]:
 
 def is_limit_low(default_w: float | None, limit_w: float | None) -> bool:
     """Whether the enforced limit lies under the default."""
-    if default_w is None or limit_w is None or default_w <= 0:
+    if default_w is None or limit_w is None or limit_w < LEAST_LIMIT_W:
         return False
     return limit_w < default_w * th.LIMIT_UNDER_DEFAULT_PCT / 100
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moetop.cli import main
+from moetop.diagnose.limits import is_limit_low
 from moetop.export.sparks import nice_top as top_of_sparks
 from moetop.export.sparks import spark
 from moetop.history import GpuHistory
@@ -38,6 +39,7 @@ SAMPLES = {
 @pytest.mark.parametrize("limit_w", [None, 0.0, -700.0, 1e-307, 0.9, math.nan])
 def test_a_limit_that_is_none_makes_no_percent(limit_w: float | None) -> None:
     assert power_percent(400.0, limit_w) is None
+    assert not is_limit_low(700.0, limit_w)
     history = GpuHistory()
     history.add(0.0, GpuSample(index=0, power_w=400.0, power_limit_w=limit_w))
     assert history.latest("power_pct") is None
