@@ -38,6 +38,16 @@ class GpuState(Word):
     UNKNOWN = "unknown"
 
 
+EPOCH_FLOOR_S = 1e9
+"""Times below (September 2001) are not epoch seconds but counted from a recording's own zero."""
+
+RECORDING = "recording"
+"""What a report calls a replay as its source."""
+
+PASTED_SAMPLES = frozenset(("csv", "dmon", "table", "dcgm"))
+"""Sources of pasted samples: without a date they have an order and no times."""
+
+
 class Confidence(Word):
     """How a state or finding is known."""
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 
 LEAST_LIMIT_W = 1.0
 """A power limit under this is none (judgement: no card runs on less; a driver that knows no limit says 0)."""
+
+LEAST_TOP = 1e-300
+"""Smaller floats lose their digits one by one."""
 
 MOST_PCT = 1000.0
 """A share above this says nothing (judgement: a card draws twice its limit for moments, never ten times)."""
@@ -32,6 +36,14 @@ def step(value: float, top: float, last: int) -> int:
     return last if part >= 1 else round(part * last)
 
 
-def is_scalable(value: float) -> bool:
-    """Whether a scale's top can be made of a value: a normal number above zero."""
-    return isfinite(value) and value > 1e-300
+def round_top(value: float, steps: Sequence[float]) -> float:
+    """The top of a scale for values up to `value`: the next of `steps` (1 to under 10) times a power of ten; 1 where
+    no scale can be made of it."""
+    if not isfinite(value) or value <= LEAST_TOP:
+        return 1.0
+    magnitude = 1.0
+    while magnitude * 10 <= value:
+        magnitude *= 10
+    while magnitude > value:
+        magnitude /= 10
+    return next((step * magnitude for step in steps if step * magnitude >= value), 10 * magnitude)

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Literal
 from moetop.asking import person
 from moetop.config import Config, HostSpec, Overrides, merge
 from moetop.config import load_config as read_config_file
-from moetop.diagnose.host import RECORDING
 from moetop.errors import ExitCode, UsageError
 from moetop.fleet import Fleet
-from moetop.model import LinkPhase
+from moetop.model import EPOCH_FLOOR_S, RECORDING, LinkPhase
 from moetop.recording import Recorder
 from moetop.text import plain
 from moetop.transport.base import HostTarget, ProbeOptions, Transport
@@ -40,9 +39,6 @@ DEMO_NOTE = "glm5-sm120 is scripted after a real case; h200-lab is a real H200's
 
 
 Kind = Literal["live", "demo", "recording", "pasted"]
-
-EPOCH_FLOOR = 1e9
-"""Times below (September 2001) are not epoch seconds but counted from a recording's own zero."""
 
 
 @dataclass
@@ -78,8 +74,9 @@ class Session:
 
     def begin(self) -> None:
         """Start the fleet. A screen does once it stands: what connections load would hold up its first paint."""
-        gc.freeze()  # what is loaded by now stays
-        gc.enable()
+        if not gc.isenabled():  # off since the start of the program; what is loaded by now stays
+            gc.freeze()
+            gc.enable()
         self.fleet.start()
 
     @contextmanager
@@ -112,7 +109,7 @@ class Session:
         if self.kind == "recording":
             times = [t for name in self.watch.names() if (t := self.watch.last_t(name)) is not None]
             newest = max(times, default=0.0)
-            return newest if newest >= EPOCH_FLOOR else None
+            return newest if newest >= EPOCH_FLOOR_S else None
         return time.time()
 
 

@@ -14,6 +14,8 @@ from moetop.diagnose.headline import host_headline
 from moetop.diagnose.servers import Reading, ServerEvidence
 from moetop.diagnose.view import GpuView, HostView
 from moetop.model import (
+    PASTED_SAMPLES,
+    RECORDING,
     AnyFrame,
     EventKind,
     EventSeverity,
@@ -43,10 +45,8 @@ KERNEL = "kernel"
 """Source of the kernel's own records."""
 
 PASTED_LOG = "pasted"
-PASTED = frozenset((PASTED_LOG, "csv", "dmon", "table", "dcgm"))
+PASTED = PASTED_SAMPLES | {PASTED_LOG}
 """What `Hello.source` says of pasted text: its times are no clock, nothing in it grows stale."""
-
-RECORDING = "recording"
 
 GPU_CODES = frozenset(("gpu_lost", "stuck_gpu", "not_permitted"))
 """Conditions of a single GPU, where their detail names one."""

@@ -36,9 +36,6 @@ LIVE_TAIL_LINES = 20_000
 PASTED_TAIL_LINES = 100_000
 """The same for a pasted log: there is only one."""
 
-HELD_S = 60.0
-"""A log whose past takes longer to come in is judged by what is there (judgement: 32 MiB over a slow line)."""
-
 MAX_BOOKS = 64
 """Logs read at a time; more sources than this on one host are a mistake or an attack."""
 
@@ -134,7 +131,7 @@ class ServerEvidence:
             self._held.pop(source, None)
 
     def _release_late(self, now: float) -> None:
-        for source in [source for source, (_, t) in self._held.items() if not 0 <= now - t < HELD_S]:
+        for source in [source for source, (_, t) in self._held.items() if not 0 <= now - t < th.LOG_HELD_S]:
             self.release(source)
 
     def _note_run(self, frame: Log, events: Iterable[LogEvent]) -> None:

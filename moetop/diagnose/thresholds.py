@@ -135,6 +135,9 @@ STALE_MIN_S = 5.0
 STALE_FIRST_S = 10.0
 """How long the first sample counts while the interval is not known (the slowest rate is one in 5 s)."""
 
+LOG_HELD_S = 60.0
+"""A log whose past takes longer to come in is judged by what is there (judgement: 32 MiB over a slow line)."""
+
 METRICS_STALE_S = 120.0
 """A request counter older than this says nothing about now (judgement; engines print every 10 s)."""
 

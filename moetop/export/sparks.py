@@ -7,8 +7,8 @@ from typing import Protocol
 
 from moetop.export.plainform import clean_text
 from moetop.history import GpuHistory, History, ServerHistory
-from moetop.model import HostReport
-from moetop.ratio import is_scalable
+from moetop.model import EPOCH_FLOOR_S, PASTED_SAMPLES, HostReport
+from moetop.ratio import round_top
 from moetop.text import plain
 
 COLUMNS = 60
@@ -22,12 +22,6 @@ MAX_SERVERS = 8
 """Most GPUs and servers of a host that have lines; how many more there are is said."""
 
 NAME_CELLS = 16
-
-UNDATED = frozenset(("csv", "dmon", "table", "dcgm"))
-"""Sources of pasted text: without a date its samples have an order and no times."""
-
-EPOCH_FLOOR = 1e9
-"""Times below are no epoch seconds."""
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -57,12 +51,7 @@ def _block(value: float, top: float) -> int:
 
 def nice_top(value: float) -> float:
     """The next of 1, 2, 5, 10, 20, 50 ... that is not below `value`."""
-    if not is_scalable(value):
-        return 1.0
-    magnitude = 1.0
-    while magnitude * 10 < value:
-        magnitude *= 10
-    return next((step * magnitude for step in (1, 2, 5) if step * magnitude >= value), 10 * magnitude)
+    return round_top(max(1.0, value), (1, 2, 5))
 
 
 class _Axis:
@@ -94,7 +83,7 @@ def host_chart(host: HostReport, series: SeriesSource) -> list[str]:
     there = {index: history for index, history in gpus.items() if history is not None}
     spoken = {server: history for server, history in servers.items() if history is not None}
     axis = _Axis([*there.values(), *spoken.values()])
-    undated = host.source in UNDATED and axis.end < EPOCH_FLOOR
+    undated = host.source in PASTED_SAMPLES and axis.end < EPOCH_FLOOR_S
     if axis.columns < 2 or axis.end <= axis.start or undated:
         return []
     lines = [*_gpu_lines(axis, there), *_server_lines(axis, spoken)]

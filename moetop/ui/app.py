@@ -23,6 +23,7 @@ from moetop.ui.screens.map import MapScreen
 from moetop.ui.screens.plan import PlanScreen
 from moetop.ui.screens.server import ServerScreen
 from moetop.ui.svg import steady
+from moetop.ui.telling import words_of
 from moetop.ui.widgets.prompt import YesNo
 
 PLANNING_S = 0.3
@@ -109,8 +110,8 @@ class MoetopApp(BaseApp):
         def work() -> None:
             try:
                 plan = self.actions.plan_retune(name, server)
-            except MoetopError as error:
-                self.call_from_thread(self._plan_failed, error)
+            except (MoetopError, OSError) as error:
+                self.call_from_thread(self._plan_failed, words_of(error))
             else:
                 self.call_from_thread(self._show_plan, plan, screen)
 
@@ -120,9 +121,9 @@ class MoetopApp(BaseApp):
         if self._planned_for is not None:
             self.say(f"planning the retune on {self._planned_for}", here=True)
 
-    def _plan_failed(self, error: MoetopError) -> None:
+    def _plan_failed(self, words: str) -> None:
         self._planned_for = None
-        self.say(error.sentence(), "error", "no plan", here=True)
+        self.say(words, "error", "no plan", here=True)
 
     def _show_plan(self, plan: RetunePlan, asked_on: MoeScreen) -> None:
         """What is being typed or looked at meanwhile must not end in the prompt of a plan."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 import time
 
-from moetop.model import GpuReport
+from moetop.model import EPOCH_FLOOR_S, GpuReport
 from moetop.ratio import power_percent, step
 from moetop.text import plain
 from moetop.ui.words import GPU_NAME_NOISE
 
 ABSENT = "—"
-
-EPOCH_FLOOR_S = 1e8
-"""Times under this are seconds of a recording, not of the calendar (1e8 is March 1973)."""
 
 
 def number(value: float | None, digits: int = 0) -> str:

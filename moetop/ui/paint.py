@@ -77,6 +77,12 @@ def fit(text: str, width: int, align: str = "left") -> str:
     return pad + text if align == "right" else text + pad
 
 
+def columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The cells of a table, each column as wide as its widest."""
+    rooms = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    return [[fit(cell, room) for cell, room in zip(row, rooms, strict=True)] for row in rows]
+
+
 def clean(text: str, limit: int = 500) -> str:
     """Foreign text made harmless for one line of a screen."""
     return plain(text, limit)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from moetop.model import (
+    EPOCH_FLOOR_S,
     FINDING_RANK,
+    RECORDING,
     Calm,
     Confidence,
     Finding,
@@ -179,13 +181,9 @@ def no_server_words(host: HostView) -> str:
     return "no serving process is known on this host so far"
 
 
-RECORDING = "recording"
-"""What a host's report calls a replay as its source."""
-
-
 def text_time(scene: Scene) -> str:
     """The last time of day that pasted text prints, as printed since no zone is known; nothing where it has none."""
-    samples = [host.last_t for host in scene.hosts if host.last_t is not None and host.last_t >= fmt.EPOCH_FLOOR_S]
+    samples = [host.last_t for host in scene.hosts if host.last_t is not None and host.last_t >= EPOCH_FLOOR_S]
     if samples:
         return fmt.printed_time(max(samples))
     reports = [host.report for host in scene.hosts if host.report.source != RECORDING]  # its log is older

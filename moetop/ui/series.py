@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from moetop.history import GpuHistory, History
 from moetop.model import GpuState, LogEvent
-from moetop.ratio import is_scalable
+from moetop.ratio import round_top
 from moetop.ui import fmt
 from moetop.ui.charts import Mark, Series, TimeAxis, dots
 from moetop.ui.feed import WatchFeed
@@ -125,14 +125,7 @@ def value_series(
 
 def nice_top(value: float) -> float:
     """The next round number above a value, so that the scale seldom changes."""
-    if not is_scalable(value):
-        return 1.0
-    magnitude = 1.0
-    while magnitude * 10 <= value:
-        magnitude *= 10
-    while magnitude > value:
-        magnitude /= 10
-    return next((step * magnitude for step in (1, 1.5, 2, 3, 4, 5, 6, 8) if step * magnitude >= value), 10 * magnitude)
+    return round_top(value, (1, 1.5, 2, 3, 4, 5, 6, 8))
 
 
 def _printed_seconds(event: LogEvent) -> float | None:

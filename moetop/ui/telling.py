@@ -15,6 +15,11 @@ from moetop.ui.paint import clean
 from moetop.ui.widgets.notices import Told
 
 
+def words_of(error: MoetopError | OSError) -> str:
+    """What an action that failed is told as."""
+    return error.sentence() if isinstance(error, MoetopError) else str(error)
+
+
 class TellingApp(App[int]):
     """Messages come and go; some only stand while the screen and the host are shown that they speak of."""
 
@@ -64,8 +69,7 @@ class TellingApp(App[int]):
             try:
                 result = deed()
             except (MoetopError, OSError) as error:
-                words = error.sentence() if isinstance(error, MoetopError) else str(error)
-                self.call_from_thread(self.say, words, "error", "not done", here=here)
+                self.call_from_thread(self.say, words_of(error), "error", "not done", here=here)
             else:
                 if result:
                     self.call_from_thread(self.say, result, "information", done, here=here)

@@ -93,6 +93,24 @@ async def test_a_plan_that_comes_late_takes_over_nothing_that_is_typed_meanwhile
         assert where(screen.app.screen) == keys.PLAN
 
 
+async def test_a_plan_that_fails_in_the_system_is_told_and_another_can_be_made() -> None:
+    class Failing(scenes.Deeds):
+        failing = True
+
+        def plan_retune(self, host: str, server: str | None) -> RetunePlan:
+            if self.failing:
+                raise OSError("no route to host")
+            return super().plan_retune(host, server)
+
+    deeds = Failing()
+    async with opened(two_hosts(), actions=deeds) as screen:
+        await screen.press("r")
+        assert "no plan: no route to host" in " ".join(screen.toasts())
+        deeds.failing = False
+        await screen.press("r")
+        assert where(screen.app.screen) == keys.PLAN
+
+
 async def test_when_the_selected_job_is_gone_no_other_is_cancelled_in_its_place() -> None:
     deeds = scenes.Deeds()
     deeds.job_list = [running_job(), replace(running_job(), id="job-2")]

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from moetop.diagnose.servers import HELD_S
+from moetop.diagnose.thresholds import LOG_HELD_S
 from moetop.fleet import Fleet
 from moetop.model import (
     AnyFrame,
@@ -335,8 +335,8 @@ def test_a_crash_at_the_end_of_the_past_is_told_and_an_end_that_never_comes_is_n
     said = Server(t=START, name="sglang:8000", source="/log", pid=7)
     put(watch, "a", hello(START), gpus(START), said, log_status("log_behind"), *lines(BEGUN, READY, CRASH))
     assert watch.report("a").servers[0].phase == "unknown"
-    clock.now += HELD_S
-    put(watch, "a", gpus(START + HELD_S))
+    clock.now += LOG_HELD_S
+    put(watch, "a", gpus(START + LOG_HELD_S))
     assert watch.report("a").servers[0].phase == "crashed"
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from rich.cells import cell_len
 from textual.widget import Widget
 
 from moetop.model import ServerReport
 from moetop.ui import fmt, keys, pages
 from moetop.ui.attention import Noted
 from moetop.ui.logtext import server_of
-from moetop.ui.paint import clean, fit
+from moetop.ui.paint import clean, columns
 from moetop.ui.scene import HostView
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.widgets.bars import Rule
@@ -65,9 +64,8 @@ class FindingsScreen(MoeScreen):
         if not listed:
             page.set_lines([[("no finding stands, and none has cleared since moetop started", "quiet")]])
         else:
-            rows = [self._cells(noted) for noted in listed]
-            rooms = [max(cell_len(row[column]) for row in rows) for column in range(len(rows[0]))]
-            lines = [self._line(noted, row, rooms) for noted, row in zip(listed, rows, strict=True)]
+            rows = columns([self._cells(noted) for noted in listed])
+            lines = [self._line(noted, row) for noted, row in zip(listed, rows, strict=True)]
             page.set_lines(lines, [noted.mark for noted in listed])
         self.query_one(Rule).redraw()
         self._show_why()
@@ -84,15 +82,15 @@ class FindingsScreen(MoeScreen):
         title = FINDING_TITLES.get(noted.finding.kind, noted.finding.kind.value)
         return *self._times(noted), clean(noted.host, HOST_CELLS), title
 
-    def _line(self, noted: Noted, cells: tuple[str, str, str, str], rooms: Sequence[int]) -> list[tuple[str, str]]:
-        """A finding in columns of `rooms` cells."""
+    def _line(self, noted: Noted, cells: Sequence[str]) -> list[tuple[str, str]]:
+        """A finding, its cells as wide as their columns."""
         gone = noted.gone is not None
         sign = CLEARED_SIGN if gone else SEVERITY_SIGNS[noted.finding.severity]
         role = sign.role
-        since, until, host, title = (fit(text, room) for text, room in zip(cells, rooms, strict=True))
+        since, until, host, title = cells
         return [
             (f"{sign.glyph} ", role),
-            (f"{since}  {until}  " if rooms[1] else f"{since}  ", "quiet"),
+            (f"{since}  {until}  " if until else f"{since}  ", "quiet"),
             (f"{host}  ", "quiet" if gone else "text!"),
             (f"{title}  ", role),
             (clean(noted.finding.summary, 400), "quiet" if gone else "text"),

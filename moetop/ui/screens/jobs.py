@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from moetop.ui import fmt, keys, pages
 from moetop.ui.feed import AT_WORK, JobStep, JobView
-from moetop.ui.paint import clean, fit
+from moetop.ui.paint import clean, columns, fit
 from moetop.ui.screens.base import MoeScreen
 from moetop.ui.screens.question import QuestionScreen
 from moetop.ui.widgets.bars import Rule
@@ -175,9 +175,8 @@ class JobsScreen(MoeScreen):
         page = self.query_one("#list", TextPage)
         page.styles.height = max(2, min(len(jobs) or 2, self.app.size.height // 4))
         if jobs:
-            cells = [self._cells(job) for job in jobs]
-            rooms = [max(cell_len(row[column]) for row in cells) for column in range(len(cells[0]))]
-            page.set_lines([self._line(job, rooms) for job in jobs], [job.id for job in jobs])
+            rows = columns([self._cells(job) for job in jobs])
+            page.set_lines([self._line(*row) for row in zip(jobs, rows, strict=True)], [job.id for job in jobs])
         else:
             asking = self.moetop.actions.asking_jobs()
             words = "asking the hosts for their jobs" if asking else "no retune job is known; r on a host plans one"
@@ -189,10 +188,10 @@ class JobsScreen(MoeScreen):
         """State, host and server of a job, as wide as they are."""
         return job_sign(job)[1], clean(job.host, NAME_CELLS), clean(job.server, NAME_CELLS)
 
-    def _line(self, job: JobView, rooms: Sequence[int]) -> list[tuple[str, str]]:
-        """A job in columns of `rooms` cells."""
+    def _line(self, job: JobView, cells: Sequence[str]) -> list[tuple[str, str]]:
+        """A job, its cells as wide as their columns."""
         glyph, _word, role = job_sign(job)
-        word, host, server = (fit(text, room) for text, room in zip(self._cells(job), rooms, strict=True))
+        word, host, server = cells
         done = sum(step.state in ("done", "skipped") for step in job.steps)
         at = next((n for n, step in enumerate(job.steps, 1) if step.state == "running"), done)
         return [
