@@ -12,10 +12,11 @@ import pytest
 from moetop.diagnose import crossgpu
 from moetop.diagnose import thresholds as th
 from moetop.diagnose.faults import is_old
+from moetop.diagnose.servers import ServerEvidence
 from moetop.diagnose.states import GpuContext, judge_gpu
 from moetop.diagnose.view import HostView
 from moetop.diagnose.window import GpuWindow
-from moetop.model import EventKind, EventSeverity, Gpus, GpuState, LogEvent
+from moetop.model import EventKind, EventSeverity, Gpus, GpuState, Log, LogEvent
 from moetop.triage.dmon import parse_dmon
 from tests.unit.diagnose_kit import SIGNATURE, SPIN, gpm, host, info, sample, standing
 
@@ -32,6 +33,15 @@ def state(**values: Any) -> GpuState:
 
 def idle_sms(sm: float, pcie: float = 9000.0) -> GpuState:
     return state(gpm=gpm(sm_active_pct=sm, tensor_pct=0.0, dram_pct=1.0, pcie_rx_mib_s=pcie))
+
+
+def held_log(held_s: float) -> str:
+    """What a log whose past has been coming in for so long says."""
+    evidence = ServerEvidence(live=True)
+    evidence.hold("/log", 0.0)
+    evidence.on_log(Log(t=0.0, source="/log", line="The server is fired up and ready to roll!", history=True))
+    ((report,), _runs) = evidence.reports(held_s, ())
+    return report.phase
 
 
 def bare(sm: float) -> GpuState:
@@ -235,6 +245,7 @@ CROSSINGS: dict[str, tuple[Probe, float, float]] = {
     "STALE_INTERVALS": (lambda v: stale(10.0, 10.0 * v), 2.9, 3.1),
     "STALE_MIN_S": (lambda v: stale(0.1, v), 4.9, 5.1),
     "STALE_FIRST_S": (first_is_stale, 9.9, 10.1),
+    "LOG_HELD_S": (held_log, 59.9, 60.1),
     "METRICS_STALE_S": (counters, 119.0, 121.0),
     "REASON_SHARE": (reasons, 0.49, 0.51),
     "LIMIT_UNDER_DEFAULT_PCT": (lambda v: limits(power_limit_w=7 * v), 98.9, 99.1),
