@@ -30,10 +30,11 @@ ECHO_KINDS = frozenset(
 
 
 def find_crash(view: HostView, server: ServerReport) -> Iterator[Finding]:
-    """`crashed`: the newest run ended in a crash or its start failed; the cause is the first error."""
+    """`crashed`: the newest run ended in a crash or its start failed; the cause is the first error.
+    A process that is gone without a word while a retune job works on its server was stopped by the job."""
     if server.phase is Phase.CRASHED:
         yield _crash(view, server)
-    elif server.phase is Phase.EXITED:
+    elif server.phase is Phase.EXITED and not view.is_retuned(server):
         yield _exited(view, server)
 
 

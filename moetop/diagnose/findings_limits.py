@@ -14,7 +14,8 @@ from moetop.model import Confidence, Finding, FindingKind, Limit, Severity
 
 
 class LimitRow(msgspec.Struct, frozen=True):
-    """When limits become a finding. Of the rows of one `group` the first that holds for a GPU counts."""
+    """When limits become a finding. Of the rows of one `group` the first that holds for a GPU counts. `seen_in`
+    counts the samples of a live GPU that can show it, where one alone may mix two moments."""
 
     kind: FindingKind
     holds: Callable[[GpuView], bool]
@@ -23,6 +24,7 @@ class LimitRow(msgspec.Struct, frozen=True):
     remedy: tuple[str, ...]
     confidence: Confidence = Confidence.REPORTED
     group: str = ""
+    seen_in: Callable[[GpuView], int] | None = None
 
 
 def _has(gpu: GpuView, *limits: Limit) -> bool:
@@ -38,7 +40,7 @@ def _is_capped_low(gpu: GpuView) -> bool:
 
 
 def _is_capped_elsewhere(gpu: GpuView) -> bool:
-    drawn, util = gpu.figures.power_pct, gpu.figures.util_gpu_pct
+    drawn, util = gpu.figures.capped_power_pct, gpu.figures.util_gpu_pct
     if not _has(gpu, Limit.SW_POWER_CAP) or drawn is None:
         return False
     if util is not None and util < th.HOST_BOUND_UTIL_PCT:  # bursts at the limit, pauses between: the mean is lower
@@ -77,6 +79,7 @@ LIMIT_ROWS: tuple[LimitRow, ...] = (
             words.COMMAND + "nvidia-smi -q -d CLOCK,PERFORMANCE",
         ),
         Confidence.MEASURED,
+        seen_in=lambda g: g.figures.n_busy,
     ),
     LimitRow(
         FindingKind.POWER_CAPPED,
@@ -96,6 +99,7 @@ LIMIT_ROWS: tuple[LimitRow, ...] = (
         f"the power-cap reason is on while the draw is under {words.number(th.CAP_ELSEWHERE_PCT)} % of the limit",
         ("look for a cap of the board, BMC, chassis or power supply", _POWER_QUERY),
         group="power",
+        seen_in=lambda g: g.figures.n_capped,
     ),
     LimitRow(
         FindingKind.POWER_LIMIT_LOW,
@@ -115,7 +119,10 @@ def find_limits(view: HostView) -> Iterator[Finding]:
     """One finding a row and host, with the GPUs it holds for."""
     taken: set[tuple[str, int]] = set()
     for row in LIMIT_ROWS:
-        hit = [g for g in view.gpus if not g.report.error and row.holds(g) and (row.group, g.index) not in taken]
+        able = [g for g in view.gpus if not g.report.error and (row.group, g.index) not in taken]
+        if view.live and row.seen_in is not None:
+            able = [g for g in able if row.seen_in(g) >= th.LIMIT_SAMPLES]
+        hit = [g for g in able if row.holds(g)]
         if not hit:
             continue
         if row.group:

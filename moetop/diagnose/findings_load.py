@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from moetop.diagnose import thresholds as th
 from moetop.diagnose import words
+from moetop.diagnose.processes import is_cache_full, is_queue_longer
 from moetop.diagnose.view import ENDED, HostView
 from moetop.model import Confidence, EventKind, Finding, FindingKind, LogEvent, ServerReport, Severity
 
@@ -87,15 +88,17 @@ def find_launch_bound(view: HostView, server: ServerReport) -> Iterator[Finding]
 
 
 def find_overload(view: HostView, server: ServerReport) -> Iterator[Finding]:
-    """`overloaded`: the KV cache is full, or more requests wait than run."""
+    """`overloaded`: the KV cache is full, or more requests wait than run, and not for a moment only."""
     metrics = server.metrics
     if metrics is None or server.phase in ENDED or server.gone:
         return
+    if view.live and view.answers and view.window_s and view.pressed_s.get(server.name, 0.0) < th.OVERLOADED_S:
+        return
     evidence = []
-    if metrics.kv_usage_pct is not None and metrics.kv_usage_pct >= th.KV_FULL_PCT:
-        evidence.append(f"{words.SERVER}KV cache {words.number(metrics.kv_usage_pct)} % used")
-    if metrics.waiting is not None and metrics.running is not None and metrics.waiting > metrics.running:
-        running, waiting = words.number(metrics.running), words.number(metrics.waiting)
+    if is_cache_full(metrics):
+        evidence.append(f"{words.SERVER}KV cache {words.number(metrics.kv_usage_pct or 0)} % used")
+    if is_queue_longer(metrics):
+        running, waiting = words.number(metrics.running or 0), words.number(metrics.waiting or 0)
         evidence.append(f"{words.SERVER}{waiting} requests wait while {running} run")
     if not evidence:
         return

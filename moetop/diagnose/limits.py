@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from moetop.diagnose import thresholds as th
-from moetop.model import GpuInfo, Limit
+from moetop.model import GpuInfo, GpuSample, Limit
 from moetop.ratio import LEAST_LIMIT_W
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ REASON_BITS: tuple[tuple[int, Limit], ...] = (
     (0x0000000000000100, Limit.DISPLAY_CLOCK),
 )
 """Heat first: it comes first in the advice too."""
+
+_SW_POWER_CAP_BIT = next(bit for bit, limit in REASON_BITS if limit is Limit.SW_POWER_CAP)
 
 WORDS: dict[Limit, str] = {
     Limit.SW_POWER_CAP: "power cap",
@@ -54,6 +56,15 @@ def bits_of(masks: Sequence[int]) -> tuple[Limit, ...]:
     return tuple(word for bit, word in REASON_BITS if union & bit and sum(1 for m in masks if m & bit) >= least)
 
 
+def is_capped(sample: GpuSample) -> bool:
+    """Whether the power-cap reason is on."""
+    return sample.clock_event_reasons is not None and bool(sample.clock_event_reasons & _SW_POWER_CAP_BIT)
+
+
+def is_busy(sample: GpuSample) -> bool:
+    return sample.util_gpu_pct is not None and sample.util_gpu_pct >= th.HOST_BOUND_UTIL_PCT
+
+
 def limits_of(info: GpuInfo, figures: Figures) -> tuple[Limit, ...]:
     """Every limit in force over the window, gravest first."""
     found = list(figures.reasons or ())
@@ -73,7 +84,7 @@ def is_limit_low(default_w: float | None, limit_w: float | None) -> bool:
 
 def is_clock_low(figures: Figures) -> bool:
     """Clock far under its maximum at load while the driver names no reason."""
-    if figures.clock_pct is None or figures.reasons is None or figures.reasons:
+    if figures.busy_clock_pct is None or figures.reasons is None or figures.reasons:
         return False
     busy = figures.util_gpu_pct is not None and figures.util_gpu_pct >= th.HOST_BOUND_UTIL_PCT
-    return busy and figures.clock_pct < th.CLOCK_LOW_PCT
+    return busy and figures.busy_clock_pct < th.CLOCK_LOW_PCT

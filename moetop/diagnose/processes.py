@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from moetop.diagnose import thresholds as th
 from moetop.model import Server, ServerMetrics
 
 RESTART_S = 60.0
@@ -27,13 +28,15 @@ KV_MOST_PCT = 101.0
 
 
 class KnownServer:
-    """A server process as last told, and when. `alive_t` is when it was last told to be there."""
+    """A server process as last told, and when. `alive_t` is when it was last told to be there,
+    `pressed_since` when the first of the readings was true that up to the newest all show more work than room."""
 
     def __init__(self, frame: Server) -> None:
         self.frame = frame
         self.heard_t = self.alive_t = frame.t
         self.metrics = sane(frame.metrics) if frame.metrics is not None else None
         self.metrics_t = told_at(frame)
+        self.pressed_since = pressed_since(self.metrics, self.metrics_t, None)
         self.past_sources: set[str] = set()
 
     def update(self, frame: Server) -> None:
@@ -41,10 +44,11 @@ class KnownServer:
             frame = msgspec.structs.replace(self.frame, gone=True, t=frame.t, notes=frame.notes or self.frame.notes)
         if self.frame.source is not None and len(self.past_sources) < MAX_PAST_SOURCES:
             self.past_sources.add(self.frame.source)
+        if self.is_another(frame):
+            self.metrics = self.metrics_t = self.pressed_since = None
         if frame.metrics is not None:
             self.metrics, self.metrics_t = sane(frame.metrics), told_at(frame)
-        elif self.is_another(frame):
-            self.metrics = self.metrics_t = None
+            self.pressed_since = pressed_since(self.metrics, self.metrics_t, self.pressed_since)
         self.frame, self.heard_t = frame, frame.t
         if not frame.gone:
             self.alive_t = frame.t
@@ -59,6 +63,22 @@ class KnownServer:
         started = frame.started
         newer = started is not None and self.frame.started is not None and started > self.frame.started
         return newer and started is not None and started > self.alive_t - CLOCK_SLACK_S
+
+
+def is_cache_full(metrics: ServerMetrics) -> bool:
+    return metrics.kv_usage_pct is not None and metrics.kv_usage_pct >= th.KV_FULL_PCT
+
+
+def is_queue_longer(metrics: ServerMetrics) -> bool:
+    """Whether more requests wait than run."""
+    return metrics.waiting is not None and metrics.running is not None and metrics.waiting > metrics.running
+
+
+def pressed_since(metrics: ServerMetrics | None, t: float | None, before: float | None) -> float | None:
+    """Since when readings show more work than room; None where the newest one, true at `t`, does not."""
+    if metrics is None or t is None or not (is_cache_full(metrics) or is_queue_longer(metrics)):
+        return None
+    return t if before is None or t < before else before
 
 
 def told_at(frame: Server) -> float | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from moetop.diagnose import thresholds as th
 from moetop.diagnose.joined import card_of, engine_of, joined_args, log_versions, phase_of
-from moetop.diagnose.processes import CLOCK_SLACK_S, KnownServer, sane, takes_place
+from moetop.diagnose.processes import CLOCK_SLACK_S, KnownServer, pressed_since, sane, takes_place
 from moetop.diagnose.view import ENDED, RunEvents, index_run
 from moetop.engines.digest import LogDigest, ServerFacts
 from moetop.model import (
@@ -78,6 +78,7 @@ class ServerEvidence:
         self._no_log = LogDigest(name="")
         self._running: dict[str, tuple[float, float]] = {}
         self._moved: dict[str, float] = {}
+        self._pressed: dict[str, tuple[float | None, float]] = {}
         self._run_t: dict[str, tuple[int, float]] = {}
         self._rests: dict[str, _Rest] = {}
         self._held: dict[str, tuple[LogDigest, float]] = {}
@@ -115,7 +116,15 @@ class ServerEvidence:
                 running = event.fields.get("running") if event.kind is EventKind.THROUGHPUT else None
                 if isinstance(running, (int, float)):
                     self._running[frame.source] = (frame.t, float(running))
+            if self.live and any(event.kind in NUMBER_KINDS for event in events):
+                self._note_pressure(frame)
         return events
+
+    def _note_pressure(self, frame: Log) -> None:
+        speaker = self._speaker(frame.source)
+        numbers = sane(speaker.metrics() or ServerMetrics()) if speaker is not None else None
+        since = pressed_since(numbers, frame.t, self._pressed.get(frame.source, (None, 0.0))[0])
+        self._pressed[frame.source] = (since, frame.t)
 
     def hold(self, source: str, t: float) -> None:
         """From now on (`t` as the host tells it) lines of the past come in: the first half of them may end in a
@@ -146,6 +155,18 @@ class ServerEvidence:
         named = {k.frame.source: k.frame.name for k in self._known.values() if k.frame.source}
         return {named.get(source, source): t for source, t in self._moved.items()}
 
+    def pressed_s(self) -> dict[str, float]:
+        """For how long each server's readings show more work than room, by server name; those that do not are left
+        out."""
+        found = {source: t - since for source, (since, t) in self._pressed.items() if since is not None}
+        for known in self._known.values():
+            name, source = known.frame.name, known.frame.source
+            if known.metrics is not None and known.pressed_since is not None and known.metrics_t is not None:
+                found[name] = known.metrics_t - known.pressed_since
+            elif known.metrics is None and source in found:
+                found[name] = found[source]
+        return found
+
     def on_server(self, frame: Server) -> None:
         known = self._known.get(frame.name)
         another = known is None or known.is_another(frame)
@@ -173,8 +194,8 @@ class ServerEvidence:
 
         digest = self._read_to_now(source)
         self._rests[source] = _Rest(digest.runs[-1].n if digest.runs else 0, LogBook(source, tail_lines=1))
-        self._running.pop(source, None)
-        self._moved.pop(source, None)
+        for told in (self._running, self._moved, self._pressed):
+            told.pop(source, None)
 
     def on_inventory(self, frame: Inventory) -> None:
         self._files[frame.server] = frame
@@ -294,6 +315,15 @@ class ServerEvidence:
         """Whether another process has taken the place of one that is gone."""
         return any(takes_place(other.frame, gone) for other in self._known.values() if other is not gone)
 
+    def _is_followed(self, gone: KnownServer, now: float | None) -> bool:
+        """Whether the log of a process that is gone tells of a newer run, whose process is about to be found."""
+        source, began = gone.frame.source, self._run_t.get(gone.frame.source or "")
+        if not gone.frame.gone or source is None or began is None or now is None or not self.live:
+            return False
+        return (
+            began[1] > gone.heard_t - CLOCK_SLACK_S and began[1] > gone.alive_t and now - began[1] < th.UNSEEN_START_S
+        )
+
     def _speaker(self, source: str | None) -> LogBook | None:
         """The reader of what a log says of the process that writes it now."""
         if source is None:
@@ -344,6 +374,9 @@ class ServerEvidence:
         digest = self._spoken(source)
         whole = self._digest(source) if source is not None and source in self.books else digest
         frame = known.frame if known is not None else None
+        if known is not None and frame is not None and self._is_followed(known, now):
+            frame = msgspec.structs.replace(frame, gone=False, pid=None, started=None, healthy=None)
+            known = None  # its numbers are its own
         engine = engine_of(frame.engine if frame is not None else None) or digest.engine
         versions = {**log_versions(digest), **(frame.versions if frame is not None else {})}
         args = joined_args(digest.args, frame.args if frame is not None else {})

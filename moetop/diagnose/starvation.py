@@ -7,6 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from moetop.diagnose import words
+from moetop.diagnose.limits import is_busy
 from moetop.diagnose.view import STARTING, GpuView, HostView
 from moetop.model import Confidence, EventKind, GpuState, LogEvent, ServerReport
 
@@ -33,7 +34,7 @@ def starvation_of(
         return None
     starved = [g for g in group if g.report.state is GpuState.TENSOR_STARVED and g.index not in without]
     if server is None:
-        starved = [g for g in starved if not _is_starting(view, g)]
+        starved = [g for g in starved if not (_is_starting(view, g) or _was_left(view, g))]
     wanted = Confidence.MEASURED
     if measured is False or (measured is None and not any(g.report.confidence is wanted for g in starved)):
         wanted = Confidence.INFERRED
@@ -47,6 +48,14 @@ def starvation_of(
 def _is_starting(view: HostView, gpu: GpuView) -> bool:
     server = view.server_of(gpu.index)
     return server is not None and server.phase in STARTING
+
+
+def _was_left(view: HostView, gpu: GpuView) -> bool:
+    """Whether the window tells of a server that is gone: its GPU does nothing any more, or a retune job's tuner runs
+    there."""
+    left = [s for s in view.servers if s.gone and gpu.index in s.gpus]
+    quiet = gpu.newest is not None and not is_busy(gpu.newest)
+    return any(quiet or view.is_retuned(server) for server in left)
 
 
 def _worded(view: HostView, starved: list[GpuView], of: int, server: ServerReport | None, *, measured: bool) -> Starved:

@@ -138,6 +138,10 @@ STALE_FIRST_S = 10.0
 LOG_HELD_S = 60.0
 """A log whose past takes longer to come in is judged by what is there (judgement: 32 MiB over a slow line)."""
 
+UNSEEN_START_S = 15.0
+"""A log that tells of a start while its process is gone: so long the new process may not be found yet (judgement; after
+an end the probe looks every second, at other times every five)."""
+
 METRICS_STALE_S = 120.0
 """A request counter older than this says nothing about now (judgement; engines print every 10 s)."""
 
@@ -155,6 +159,11 @@ while wedged, 80 % when well; H200 dense_gemm runs 74 % under its power cap (a r
 
 CAP_ELSEWHERE_PCT = 80.0
 """Power-cap reason while the draw is under this share of the limit: another budget binds (report: A100 at 60 %)."""
+
+LIMIT_SAMPLES = 3
+"""So many samples of a live GPU must show such a cap, or a low clock at load: draw and utilization are means over the
+last second, reasons and clocks are not. H200 in the second in which work begins: power-cap reason on, 444 of 700 W; a
+second later 688 W (measured)."""
 
 # ── patterns over GPUs ───────────────────────────────────────────────────────────────────────────
 
@@ -243,6 +252,10 @@ PCIE_EFFICIENCY = 0.85
 
 KV_FULL_PCT = 90.0
 """KV-cache use at or above this: full (engines start to preempt; judgement)."""
+
+OVERLOADED_S = 3.0
+"""Readings must show more work than room for so long: a burst of arrivals is taken up sooner. H200, the first reading
+of a server that just became ready under load: 20 wait, 8 run; the next, a second later: none waits (judgement)."""
 
 HANG_WAIT_LINES = 3
 """So many repeated wait lines without progress between them suggest a hang (judgement; one 60-second

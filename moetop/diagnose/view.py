@@ -76,9 +76,18 @@ def index_run(digest: LogDigest) -> RunEvents:
     return RunEvents(mine, by_kind, tuple(e for e in events if e.kind in KERNEL_KINDS), digest)
 
 
+RETUNE_JOB = "retune_job"
+"""The condition of a host on which a retune job works; its detail names the servers, or their ports."""
+
+
+def _holds(told: object, value: object) -> bool:
+    return value is not None and isinstance(told, list) and value in told
+
+
 class HostView(msgspec.Struct, frozen=True, kw_only=True):
     """One host at one moment. `answers` is whether GPU values come in now; `live` is False for
-    pasted text, which has no clock."""
+    pasted text, which has no clock. `pressed_s` is for how long a server's readings show more work than room;
+    a `window_s` of 0 means that single samples are judged."""
 
     name: str
     now: float | None = None
@@ -91,11 +100,18 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
     kernel_events: tuple[LogEvent, ...] = ()
     runs: dict[str, RunEvents] = {}
     moved_t: dict[str, float] = {}
+    pressed_s: dict[str, float] = {}
+    window_s: float = 10.0
 
     def still_s(self, server: ServerReport) -> float | None:
         """Seconds since a server's log last told of anything but waiting; None where it never did."""
         moved = self.moved_t.get(server.name)
         return None if moved is None or self.now is None else self.now - moved
+
+    def is_retuned(self, server: ServerReport) -> bool:
+        """Whether a retune job works on the server: it may be down, and the tuner runs on its GPUs."""
+        details = [s.detail for s in self.statuses if s.code == RETUNE_JOB]
+        return any(_holds(d.get("servers"), server.name) or _holds(d.get("ports"), server.port) for d in details)
 
     def run(self, server: ServerReport) -> tuple[LogEvent, ...]:
         """Events of a server's newest run, oldest first: what an earlier run did is history."""

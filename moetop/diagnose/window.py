@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from moetop.diagnose import thresholds as th
-from moetop.diagnose.limits import bits_of
+from moetop.diagnose.limits import bits_of, is_busy, is_capped
 from moetop.model import Gpm, GpuInfo, GpuSample, Limit
 from moetop.ratio import percent, power_percent
 
@@ -40,7 +40,9 @@ _gpm_of = attrgetter(*_GPM)
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Medians over a window. The fields without a unit of their own model field are derived:
     `power_pct` of the enforced limit, `clock_pct` of the maximum, `vector_pct` the busiest fp pipe,
-    `pcie_mib_s` the busier direction. `reasons` is None where the driver gave no mask.
+    `pcie_mib_s` the busier direction; `capped_power_pct` is of the `n_capped` samples with the power-cap
+    reason alone, `busy_clock_pct` of the `n_busy` busy ones: a window that holds a change of work mixes the two.
+    `reasons` is None where the driver gave no mask.
     """
 
     n: int = 0
@@ -59,6 +61,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     pcie_tx_mib_s: float | None = None
     power_pct: float | None = None
     clock_pct: float | None = None
+    n_capped: int = 0
+    n_busy: int = 0
+    capped_power_pct: float | None = None
+    busy_clock_pct: float | None = None
     reasons: tuple[Limit, ...] | None = None
     gpm: Gpm | None = None
     sm_pct: float | None = None
@@ -107,6 +113,7 @@ def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
     masks = [s.clock_event_reasons for s in samples if s.clock_event_reasons is not None]
     gpms = [s.gpm for s in samples if s.gpm is not None]
     gpm = _gpm_median(gpms) if gpms else None
+    capped, busy = [s for s in samples if is_capped(s)], [s for s in samples if is_busy(s)]
     rx, tx = named.pop("pcie_rx_mib_s"), named.pop("pcie_tx_mib_s")
     if gpm is not None:
         rx = gpm.pcie_rx_mib_s if gpm.pcie_rx_mib_s is not None else rx
@@ -118,6 +125,10 @@ def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
         pcie_tx_mib_s=tx,
         power_pct=_rounded(power_percent(named["power_w"], named["power_limit_w"])),
         clock_pct=share(named["sm_clock_mhz"], info.sm_clock_max_mhz),
+        n_capped=len(capped),
+        n_busy=len(busy),
+        capped_power_pct=_rounded(power_percent(median(s.power_w for s in capped), named["power_limit_w"])),
+        busy_clock_pct=share(median(s.sm_clock_mhz for s in busy), info.sm_clock_max_mhz),
         reasons=bits_of(masks) if masks else None,
         gpm=gpm,
         sm_pct=gpm.sm_active_pct if gpm else None,

@@ -22,7 +22,7 @@ MAX_RUNS = 10
 MAX_CHART_HOSTS = 52
 """Most hosts on the map: a letter each."""
 
-_INLINE = r"[\\`*\[\]<>#|~&$@]|(?<!\w)_|_(?!\w)"
+_INLINE = r"[\\`*\[\]<>#|~&$@]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\."
 _MARKUP = re.compile(rf"({_INLINE}|^[-+])")
 _MARKUP_WITHIN = re.compile(rf"({_INLINE})")
 _QUOTED = re.compile(r"\(?`[^`]*[^`\s][^`]*`[).,;:]*")

@@ -58,12 +58,13 @@ def _step(state: dict[str, Any]) -> str:
     return next((str(one.get("title")) for one in running if one.get("state") == "running"), "")
 
 
-def words(ports: Iterable[int]) -> str | None:
-    """What works now on this user's behalf, or on the server of one of `ports`; None where nothing does."""
+def at_work(ports: Iterable[int]) -> tuple[str, dict[str, list[Any]]] | None:
+    """What works now on this user's behalf, or on the server of one of `ports`, with the names or ports of the servers
+    that are worked on; None where nothing does."""
     held = held_locks()
-    if not held:
-        return None
-    said = []
+    said: list[str] = []
+    servers: list[Any] = []
+    theirs: list[Any] = []
     for state in _states():
         lock = lock_name(str(state.get("lock_key")))
         if state.get("status") == "running" and lock in held:
@@ -72,7 +73,9 @@ def words(ports: Iterable[int]) -> str | None:
             now = ", now: %s" % step if step else ""
             who = "by %s%s" % (state.get("operator"), now)
             said.append("a retune job works on %s (%s): `moetop --retune HOST --attach`" % (state.get("server"), who))
+            servers.append(str(state.get("server"))[:200])
     for port in sorted(ports):
         if lock_name("port %d" % port) in held:
             said.append("a retune job of another user works on the server on port %d" % port)
-    return redact_text("; ".join(said))[:600] if said else None
+            theirs.append(port)
+    return (redact_text("; ".join(said))[:600], {"servers": servers, "ports": theirs}) if said else None

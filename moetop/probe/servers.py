@@ -63,7 +63,7 @@ class ServerWatch:
         self._unseen: dict[int, float] = {}
         self._named_at = 0.0
         self._ports: set[int] = set()
-        self._retune: str | None = None
+        self._retune: tuple[str, dict[str, list[Any]]] | None = None
         self._searched = False
         self._ever = False
         self._expect_until = time.monotonic() + FIRST_S
@@ -198,12 +198,16 @@ class ServerWatch:
     def _say_retune(self, found: list[Found]) -> None:
         """While a retune job works on a server it may be down, starting or slow, and that is the job's doing."""
         self._ports |= {server.port for server in found if server.port is not None}
-        words = retunes.words(self._ports)
-        if words == self._retune:
+        work = retunes.at_work(self._ports)
+        if work == self._retune:
             return
-        self._retune = words
-        message, level = (words, "warning") if words else ("no retune job works here any longer", "info")
-        self._emit({"type": "status", "t": time.time(), "code": "retune_job", "message": message, "level": level}, True)
+        self._retune = work
+        message, detail = work or ("no retune job works here any longer", {})
+        self._emit(
+            {"type": "status", "t": time.time(), "code": "retune_job", "message": message, "detail": detail,
+             "level": "warning" if work else "info"},
+            True,
+        )  # fmt: skip
 
     def _follow(self, entry: _Watched) -> None:
         """Follow a server's log where it can be; a server that merely keeps a renamed file open is followed on."""

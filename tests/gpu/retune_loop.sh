@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # On a machine with one NVIDIA GPU, offline: minimoe untuned under a steady load is found, judged, retuned and proven.
 # Needs python3 with torch and triton; .whl/ (moetop's dependencies as wheels) or them on PYTHONPATH. With .debs/ it goes
-# through a real sshd, else it watches this machine. Writes plan, report, snapshots and a recording under $OUT.
+# through a real sshd, else it watches this machine. With KEYS=1 the app does it, by its keys (retune_keys.py).
+# Writes plan, report or screens, snapshots and a recording under $OUT.
 set -u
 OUT=${OUT:-/tmp/out}
 PORT=${PORT:-30000}
@@ -60,12 +61,19 @@ figures "$OUT/before.json"
 moetop "${AIM[@]}" "${ACCEPT[@]}" --duration "${RECORD_S:-300}" --record "$OUT/retune.jsonl" >"$OUT/record.log" 2>&1 &
 RECORD=$!
 
-echo "== moetop --retune"
-moetop --retune "$HOST" "${ACCEPT[@]}" --dry-run >"$OUT/plan.txt"
-cat "$OUT/plan.txt"
-moetop --retune "$HOST" "${ACCEPT[@]}" --yes --format md >"$OUT/report.md"
-CODE=$?
-cat "$OUT/report.md"
+if [ -n "${KEYS:-}" ]; then
+  echo "== retune from the keyboard"
+  python3 -m tests.gpu.retune_keys "$HOST" /tmp/screens
+  CODE=$?
+  tar -C /tmp/screens -czf "$OUT/screens.tgz" .
+else
+  echo "== moetop --retune"
+  moetop --retune "$HOST" "${ACCEPT[@]}" --dry-run >"$OUT/plan.txt"
+  cat "$OUT/plan.txt"
+  moetop --retune "$HOST" "${ACCEPT[@]}" --yes --format md >"$OUT/report.md"
+  CODE=$?
+  cat "$OUT/report.md"
+fi
 echo "exit code $CODE"
 
 echo "== after"

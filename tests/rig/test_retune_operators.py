@@ -82,7 +82,7 @@ def test_the_probe_tells_of_a_job_while_it_works_also_where_its_server_is_gone(r
 
     rig.tune_fault("hangs")
     rig.start()
-    assert retunes.words([rig.port]) is None
+    assert retunes.at_work([rig.port]) is None
     ref = rig.begin(rig.plan())
     rig.at_step(ref, "tune")
     assert not rig.pids()
@@ -94,8 +94,9 @@ def test_the_probe_tells_of_a_job_while_it_works_also_where_its_server_is_gone(r
         evidence.apply(msgspec.convert(told()[-1], Status))
         assert any("a retune job works on minimoe" in note for note in evidence.report(now=1.0).notes)
         monkeypatch.setenv("XDG_STATE_HOME", str(rig.home / "of-another-user"))
-        assert retunes.words([rig.port, 1]) == f"a retune job of another user works on the server on port {rig.port}"
-        assert retunes.words([1]) is None
+        words = f"a retune job of another user works on the server on port {rig.port}"
+        assert retunes.at_work([rig.port, 1]) == (words, {"servers": [], "ports": [rig.port]})
+        assert retunes.at_work([1]) is None
         monkeypatch.setenv("XDG_STATE_HOME", str(rig.state))
         jobs.cancel(rig.transport, ref)
         until(lambda: told()[-1]["level"] == "info", "the probe tells that it is over", 30)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moetop.diagnose.host import HostEvidence
-from moetop.model import Calm, Gpus, Hello, HostReport, Log, LogPlace, Phase, Server
+from moetop.model import Calm, Gpus, Hello, HostReport, Log, LogPlace, Phase, Server, Status
 from tests.unit.diagnose_kit import SPIN, gpm, host, info, kinds, make_server, sample
 
 ARGS = "[2026-02-19 01:04:33] server_args=ServerArgs(model_path='/m', tp_size=8, moe_runner_backend='triton')"
@@ -27,6 +27,7 @@ CRASH = (
     "",
     "[2026-02-19 02:00:01] Received sigquit from a child process. It usually means the child failed.",
 )
+TERM = "[2026-02-19 02:00:00] SIGTERM received. signum=None frame=None. Draining requests and shutting down..."
 WORKS = {"running": 5.0, "waiting": 0.0, "generation_tokens_s": 500.0}
 PIPE = LogPlace(kind="pipe", why="standard output goes to tee", fix="redirect to a file")
 
@@ -137,6 +138,58 @@ def test_requests_in_the_log_of_a_process_that_is_gone_run_no_more() -> None:
     assert story.evidence._servers.running(4.0) == {}
 
 
+def test_a_start_in_the_log_of_a_process_that_is_gone_is_no_crash_while_the_new_one_may_not_be_found_yet() -> None:
+    story = Story(ARGS, READY, DECODE)
+    assert story.evidence.report(4.0).headline == "crashed"
+    story.say(20.0, ARGS, WEIGHTS)
+    report = story.evidence.report(21.0)
+    server = report.servers[0]
+    assert (kinds(report), server.phase, server.gone, server.pid) == ([], Phase.LOADING, False, None)
+    assert story.evidence.report(40.0).headline == "crashed"
+    assert story.successor().headline == Calm.HEALTHY
+
+
+def test_a_start_that_is_logged_just_before_the_end_of_the_process_is_told_is_the_next_ones() -> None:
+    story = Story(ARGS, READY, DECODE, told_gone=False)
+    story.say(2.5, ARGS, WEIGHTS)
+    story.evidence.apply(Server(t=3.0, name="sglang", pid=100, gone=True))
+    assert kinds(story.evidence.report(4.0)) == []
+    assert story.evidence.report(40.0).headline == "crashed"
+
+
+@pytest.mark.parametrize("detail", [{"servers": ["sglang"]}, {"ports": [30000]}], ids=["own", "of-another-user"])
+def test_a_process_that_a_retune_job_stopped_did_not_crash(detail: dict[str, Any]) -> None:
+    story = Story(ARGS, READY, DECODE)
+    story.evidence.apply(Status(t=3.0, code="retune_job", message="at work", level="warning", detail=detail))
+    assert kinds(story.evidence.report(4.0)) == []
+    story.evidence.apply(Status(t=9.0, code="retune_job", message="no more", level="info"))
+    assert story.evidence.report(10.0).headline == "crashed"
+
+
+@pytest.mark.parametrize("detail", [{}, {"servers": ["other"], "ports": [1]}, {"servers": "sglang", "ports": None}])
+def test_a_retune_job_elsewhere_explains_no_end(detail: dict[str, Any]) -> None:
+    story = Story(ARGS, READY, DECODE)
+    story.evidence.apply(Status(t=3.0, code="retune_job", message="at work", level="warning", detail=detail))
+    assert story.evidence.report(4.0).headline == "crashed"
+
+
+def test_what_the_window_still_holds_of_a_server_that_was_stopped_is_no_starvation_of_now() -> None:
+    starved = gpm(sm_active_pct=96.0, tensor_pct=9.0, dram_pct=11.0)
+    story = Story(ARGS, READY, TERM, told_gone=False)
+
+    def work(t: float, util_gpu_pct: float) -> list[str]:
+        gpus = tuple(sample(i, util_gpu_pct=util_gpu_pct, gpm=starved) for i in range(2))
+        story.evidence.apply(Gpus(t=t, gpus=gpus))
+        return kinds(story.evidence.report(t))
+
+    for t in range(10):
+        found = work(float(t), 100.0)
+    assert found == ["tensor_starved"]
+    story.evidence.apply(Server(t=10.0, name="sglang", pid=100, gone=True))
+    assert work(10.0, 0.0) == []
+    assert work(11.0, 100.0) == ["tensor_starved"], "others work there now"
+
+
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -164,7 +217,9 @@ def test_a_count_is_as_old_as_it_says_whenever_it_was_sent() -> None:
     ],
 )
 def test_numbers_that_cannot_be_are_absent(metrics: dict[str, float], kept: tuple[float | None, ...]) -> None:
-    report = host({"gpm": gpm(tensor_pct=70.0)}, server={"metrics": metrics}).report()
+    evidence = host({"gpm": gpm(tensor_pct=70.0)}, server={"metrics": metrics})
+    evidence.apply(make_server(t=5.0, metrics=metrics))
+    report = evidence.report()
     found = report.servers[0].metrics
     assert found is not None
     assert (found.running, found.waiting, found.kv_usage_pct) == kept

@@ -148,7 +148,27 @@ def test_a_throughput_line_of_the_past_is_not_taken_for_now() -> None:
     ],
 )
 def test_more_waiting_than_running_or_a_full_cache_is_overloaded(metrics: dict[str, Any], overloaded: bool) -> None:
-    assert ("overloaded" in standing(served(metrics=metrics).report())) is overloaded
+    evidence = served(metrics=metrics)
+    evidence.apply(make_server(t=5.0, metrics=metrics))
+    assert ("overloaded" in standing(evidence.report())) is overloaded
+
+
+def test_a_burst_of_arrivals_is_no_overload_whether_counters_or_the_log_tell_of_it() -> None:
+    many, few = {"running": 8.0, "waiting": 20.0}, {"running": 31.0, "waiting": 1.0}
+    counters = served(metrics=many)
+    assert "overloaded" not in standing(counters.report())
+    counters.apply(make_server(t=1.0, metrics=few))
+    counters.apply(make_server(t=6.0, metrics=many))
+    assert "overloaded" not in standing(counters.report())
+    counters.apply(make_server(t=11.0, metrics=many))
+    assert "overloaded" in standing(counters.report())
+    lines = served()
+    for t, queue in ((12.0, 20), (13.0, 0), (14.0, 20)):
+        lines.apply(Log(t=t, source="serve.log", line=DECODE.format(running=8, usage=0.3, queue=queue)))
+        assert "overloaded" not in standing(lines.report())
+    lines.apply(Log(t=19.0, source="serve.log", line=DECODE.format(running=8, usage=0.3, queue=20)))
+    lines.apply(Gpus(t=19.0, gpus=(sample(0, gpm=gpm(tensor_pct=70.0)),)))
+    assert "overloaded" in standing(lines.report())
 
 
 # ── how a run ended ──────────────────────────────────────────────────────────────────────────────

@@ -16,9 +16,9 @@ from moetop.diagnose.servers import ServerEvidence
 from moetop.diagnose.states import GpuContext, judge_gpu
 from moetop.diagnose.view import HostView
 from moetop.diagnose.window import GpuWindow
-from moetop.model import EventKind, EventSeverity, Gpus, GpuState, Log, LogEvent
+from moetop.model import EventKind, EventSeverity, Gpus, GpuState, Log, LogEvent, Server
 from moetop.triage.dmon import parse_dmon
-from tests.unit.diagnose_kit import SIGNATURE, SPIN, gpm, host, info, sample, standing
+from tests.unit.diagnose_kit import SIGNATURE, SPIN, gpm, host, info, make_server, sample, standing
 
 Outcome = object
 Probe = Callable[[float], Outcome]
@@ -141,8 +141,31 @@ def ranks(*, traffic: float = 30000.0, spread_pct: float = 0.0, sm: float = 84.0
 
 
 def kv(kv_usage_pct: float) -> bool:
-    server = {"metrics": {"running": 4.0, "waiting": 0.0, "kv_usage_pct": kv_usage_pct}}
-    return "overloaded" in standing(host({}, server=server).report())
+    return pressed(10.0, {"running": 4.0, "waiting": 0.0, "kv_usage_pct": kv_usage_pct})
+
+
+def pressed(seconds: float, metrics: dict[str, float] | None = None) -> bool:
+    """Whether a server is overloaded of which readings so far apart tell of a long queue."""
+    metrics = metrics or {"running": 4.0, "waiting": 9.0}
+    evidence = host({}, server={"metrics": metrics})
+    evidence.apply(make_server(t=seconds, metrics=metrics))
+    return "overloaded" in standing(evidence.report())
+
+
+def capped_for(samples: float) -> bool:
+    """Whether so many samples under a power cap that is not the GPU's own tell of one."""
+    evidence = host({"power_w": 300.0, "clock_event_reasons": 4}, seconds=round(samples))
+    return "power_capped" in standing(evidence.report())
+
+
+def unseen_start(seconds: float) -> str:
+    """What stands so long after a log told of a start whose process was not found, the one before being gone."""
+    args = "[2026-02-19 01:04:33] server_args=ServerArgs(model_path='/m', tp_size=1)"
+    ready = "[2026-02-19 01:06:58] The server is fired up and ready to roll!"
+    evidence = host({}, server={}, log=(args, ready), seconds=1)
+    evidence.apply(Server(t=3.0, name="sglang", pid=100, gone=True))
+    evidence.apply(Log(t=10.0, source="serve.log", line=args))
+    return str(evidence.report(10.0 + seconds).headline)
 
 
 def counters(age_s: float) -> GpuState:
@@ -249,6 +272,9 @@ CROSSINGS: dict[str, tuple[Probe, float, float]] = {
     "METRICS_STALE_S": (counters, 119.0, 121.0),
     "REASON_SHARE": (reasons, 0.49, 0.51),
     "LIMIT_UNDER_DEFAULT_PCT": (lambda v: limits(power_limit_w=7 * v), 98.9, 99.1),
+    "LIMIT_SAMPLES": (capped_for, 2, 3),
+    "OVERLOADED_S": (pressed, 2.9, 3.1),
+    "UNSEEN_START_S": (unseen_start, 14.9, 15.1),
     "CLOCK_LOW_PCT": (lambda v: limits(sm_clock_mhz=19.8 * v), 49.9, 50.1),
     "CAP_ELSEWHERE_PCT": (
         lambda v: standing(host({"power_w": 7 * v, "clock_event_reasons": 4}).report()),

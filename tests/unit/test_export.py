@@ -229,13 +229,21 @@ def test_markdown_says_what_is_wrong_and_keeps_foreign_text_inert() -> None:
     assert "\x1b" not in text and "<b>" not in text.split("```")[0]
 
 
+def parser() -> MarkdownIt:
+    """One that links what GitHub links: no bare name with a dot."""
+    made = MarkdownIt("gfm-like")
+    assert made.linkify is not None
+    made.linkify.set({"fuzzy_link": False})
+    return made
+
+
 def rendered(text: str) -> list[Token]:
     """Inline tokens of a report in which a finding says `text`."""
     finding = Finding(
         kind=FindingKind.UNTUNED_KERNELS, severity=Severity.WARNING, confidence=Confidence.REPORTED, summary=text
     )
     report = write_md(Snapshot(hosts=(HostReport(name="a", headline="idle", findings=(finding,)),))).decode()
-    blocks = MarkdownIt("gfm-like").parse(report)
+    blocks = parser().parse(report)
     return next(b.children or [] for b in blocks if b.type == "inline" and b.content.startswith("**warning"))
 
 
@@ -246,11 +254,21 @@ def rendered(text: str) -> list[Token]:
         ("make /x/E=8,block_shape=[128, 128].json", "/x/E=8,block_shape=[128, 128].json"),
         ("move (~/.cache/vllm/_x_) away", "~/.cache/vllm/_x_"),
         ("expect `Using configuration from`", "Using configuration from"),
+        ("see https://a.de/b.", "https://a.de/b"),
+        ("at www.a.de (old)", "www.a.de"),
     ],
 )
 def test_a_path_in_a_report_is_code_and_copied_as_it_is(text: str, code: str) -> None:
     tokens = rendered(text)
     assert code in [token.content for token in tokens if token.type == "code_inline"]
+
+
+@pytest.mark.parametrize("text", ["see https://a.de/b.", "(http://10.0.0.1:30000)", "ask a@b.de now"])
+def test_an_address_that_a_host_tells_is_no_link(text: str) -> None:
+    assert "link_open" not in {token.type for token in rendered(text)}
+    named = write_md(Snapshot(hosts=(HostReport(name=text, headline="idle"),))).decode()
+    tokens = [token.type for block in parser().parse(named) for token in block.children or []]
+    assert "text" in tokens and "link_open" not in tokens
 
 
 @settings(deadline=None)  # the first example loads the parser
