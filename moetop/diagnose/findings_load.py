@@ -92,7 +92,7 @@ def find_overload(view: HostView, server: ServerReport) -> Iterator[Finding]:
     metrics = server.metrics
     if metrics is None or server.phase in ENDED or server.gone:
         return
-    if view.live and view.answers and view.window_s and view.pressed_s.get(server.name, 0.0) < th.OVERLOADED_S:
+    if view.live and view.answers and view.pressed_s.get(server.name, 0.0) < th.OVERLOADED_S:
         return
     evidence = []
     if is_cache_full(metrics):

@@ -229,7 +229,6 @@ class HostEvidence:
             runs=runs,
             moved_t=self._servers.moved(),
             pressed_s=self._servers.pressed_s(),
-            window_s=self.window_s,
         )
 
     def _answers(self, gpus: tuple[GpuView, ...]) -> bool:

@@ -86,8 +86,8 @@ def _holds(told: object, value: object) -> bool:
 
 class HostView(msgspec.Struct, frozen=True, kw_only=True):
     """One host at one moment. `answers` is whether GPU values come in now; `live` is False for
-    pasted text, which has no clock. `pressed_s` is for how long a server's readings show more work than room;
-    a `window_s` of 0 means that single samples are judged."""
+    pasted text, which has no clock. `pressed_s` is for how long a server's readings show more work than
+    room."""
 
     name: str
     now: float | None = None
@@ -101,7 +101,6 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
     runs: dict[str, RunEvents] = {}
     moved_t: dict[str, float] = {}
     pressed_s: dict[str, float] = {}
-    window_s: float = 10.0
 
     def still_s(self, server: ServerReport) -> float | None:
         """Seconds since a server's log last told of anything but waiting; None where it never did."""

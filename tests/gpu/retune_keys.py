@@ -81,7 +81,7 @@ async def walk(host: str, folder: Path) -> bool:
             await pilot.pause(20.0)
             await steps.keep("6-job")
             done = await steps.until("retuned", lambda text: "● retuned" in text, RETUNED_S)
-            await steps.until("before and after", lambda text: "Before and after" in text, 20.0)
+            await steps.until("before and after", lambda text: "Before and after" in text, 60.0)
             await steps.keep("7-proof")
             await steps.keep("8-findings", "f")
             await steps.keep("9-fleet", "escape", "escape")

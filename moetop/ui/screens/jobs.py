@@ -131,7 +131,7 @@ def job_page(job: JobView, now: float, width: int) -> pages.Page:
         ]
     ]
     if job.next_thing:
-        page += pages.labelled("Do", job.next_thing, width, "accent")
+        page += pages.labelled("Next", job.next_thing, width, "accent")
     if job.question:
         options = "; ".join(f"{option}: {meaning}" if meaning else option for option, meaning in job.options)
         page += pages.labelled("a answers", f"{job.question} ({options})", width, "warning")
