@@ -20,6 +20,9 @@ from moetop.transport.base import Asking, ProbeOptions, Transport
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_LAST_S = 60.0
+RENEW_S = 600.0
+"""How soon a probe whose GPM values are wrong is replaced again: where the next one's are as well, it cures nothing."""
+
 HEALTHY_S = 30.0
 """A session that lived this long starts the back-off anew."""
 
@@ -75,6 +78,8 @@ class Supervisor:
         self._malformed: deque[float] = deque(maxlen=MALFORMED_MANY)
         self._garbled = False
         self._said_bye = False
+        self._renewed: float | None = None
+        self._renew = False
         self.thread = threading.Thread(target=self._run, name=f"moetop-{self.name}", daemon=True)
 
     # ── from other threads ───────────────────────────────────────────────────────────────────────
@@ -131,6 +136,8 @@ class Supervisor:
                 if finished:
                     self._say(LinkPhase.FINISHED)
                     return
+                if self._renew:
+                    continue
                 fault = LinkError("the probe ended by itself", code="probe_ended")
             if self._stop.is_set():
                 return
@@ -140,7 +147,7 @@ class Supervisor:
         """One session from opening to its end; whether all there is has been told."""
         channel = self.transport.open(self._options.wire(self._resume))
         session = Pulse(channel, self._options.interval_s, watched=not self.transport.finite)
-        self._said_bye = False
+        self._said_bye = self._renew = False
         self.session = session
         lines = channel.lines()
         try:
@@ -154,6 +161,9 @@ class Supervisor:
                     break
                 session.lines += 1
                 self._take(raw)
+                if self._renew:
+                    _log.info("%s: a new probe is started, since the GPM values of this one are wrong", self.name)
+                    return False
             if session.silent and not self._stop.is_set():
                 raise LinkError(f"nothing heard for {session.patience_s:.0f} s", code="silent")
             sampled = self._said_bye or session.lines > 0
@@ -184,6 +194,8 @@ class Supervisor:
             self._said_bye |= frame.code == "bye"
             if frame.code not in ("log_position", "scan_progress"):
                 _log.debug("%s says %s: %s", self.name, frame.code, frame.message)
+            if frame.code == "gpm_wrong" and frame.level != "info":
+                self._ask_renewal()
             if frame.code == "log_position":
                 self._remember(frame.source, _small(frame.detail))
             if frame.fatal:
@@ -197,6 +209,13 @@ class Supervisor:
         fatal = self._link.phase is LinkPhase.DEGRADED and not self._garbled
         if (data and fatal) or (self._link.phase is LinkPhase.CONNECTING and isinstance(frame, (Gpus, Hello, Log))):
             self._say(LinkPhase.WATCHING)
+
+    def _ask_renewal(self) -> None:
+        """Replace the probe, unless that was done a while ago, or the frames come from a file."""
+        now = time.monotonic()
+        lately = self._renewed is not None and now - self._renewed < RENEW_S
+        if not (self.transport.finite or self._options.once or lately):
+            self._renewed, self._renew = now, True
 
     def _place_of(self, log: Log) -> dict[str, Any]:
         """What marks the file being read, unless the offset went back: then it is another file."""

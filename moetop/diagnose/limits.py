@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from moetop.diagnose import thresholds as th
 from moetop.model import GpuInfo, GpuSample, Limit
-from moetop.ratio import LEAST_LIMIT_W
+from moetop.ratio import LEAST_LIMIT_W, power_percent
 
 if TYPE_CHECKING:
     from moetop.diagnose.window import Figures
@@ -24,6 +24,9 @@ REASON_BITS: tuple[tuple[int, Limit], ...] = (
     (0x0000000000000100, Limit.DISPLAY_CLOCK),
 )
 """Heat first: it comes first in the advice too."""
+
+CONTRADICTED = "contradicted"
+"""Why the probe left GPM values out."""
 
 _SW_POWER_CAP_BIT = next(bit for bit, limit in REASON_BITS if limit is Limit.SW_POWER_CAP)
 
@@ -63,6 +66,18 @@ def is_capped(sample: GpuSample) -> bool:
 
 def is_busy(sample: GpuSample) -> bool:
     return sample.util_gpu_pct is not None and sample.util_gpu_pct >= th.HOST_BOUND_UTIL_PCT
+
+
+def is_gpm_wrong(sample: GpuSample, own_limit_w: float | None) -> bool:
+    """Whether power speaks against GPM, for the probe or here: so much of the card's own limit is not drawn with idle
+    SMs."""
+    if sample.gpm is None:
+        return sample.absent.get("gpm") == CONTRADICTED
+    power_pct = power_percent(sample.power_w, own_limit_w)
+    if sample.gpm.sm_active_pct is None or power_pct is None:
+        return False
+    loaded = is_busy(sample) and power_pct >= th.CONTRADICTION_POWER_PCT
+    return loaded and sample.gpm.sm_active_pct < th.CONTRADICTION_NO_SM_PCT
 
 
 def limits_of(info: GpuInfo, figures: Figures) -> tuple[Limit, ...]:

@@ -295,6 +295,8 @@ def _not_known(info: GpuInfo, figures: Figures, decision: Decision) -> list[str]
         lines.append(f"{words.NOT_KNOWN}absent figures leave open: {', '.join(decision.open_states)}")
     if decision.confidence is not Confidence.MEASURED:
         reason = "GPM is not supported here" if info.gpm is False else "no GPM values in the window"
+        if figures.gpm_wrong:
+            reason = "the power drawn contradicts GPM, whose values are left out"
         lines.append(f"{words.NOT_KNOWN}tensor, SM and DRAM activity ({reason})")
     return lines
 

@@ -66,6 +66,13 @@ CONTRADICTION_SM_PCT = 20.0
 """SM activity at or above this beside utilization under IDLE_UTIL_PCT is a contradiction (judgement;
 WSL drivers are reported to leave utilization at 0)."""
 
+CONTRADICTION_NO_SM_PCT = 2.0
+"""SM activity under this at CONTRADICTION_POWER_PCT: GPM is wrong. H200: a process whose GPM values were all wrong read
+0.2 % and less at 82 %; true values under 2 % come with 20 % of the limit at most (measured)."""
+
+CONTRADICTION_POWER_PCT = 50.0
+"""From this share of the card's own limit on SMs must be active. H200: 43 % at 17 % SM activity (reduce_large)."""
+
 GPM_SHARE_MIN = 0.25
 """Least share of the window's samples that must carry GPM for it to decide (judgement)."""
 

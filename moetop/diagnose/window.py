@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from moetop.diagnose import thresholds as th
-from moetop.diagnose.limits import bits_of, is_busy, is_capped
+from moetop.diagnose.limits import bits_of, is_busy, is_capped, is_gpm_wrong
 from moetop.model import Gpm, GpuInfo, GpuSample, Limit
 from moetop.ratio import percent, power_percent
 
@@ -42,7 +42,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     `power_pct` of the enforced limit, `clock_pct` of the maximum, `vector_pct` the busiest fp pipe,
     `pcie_mib_s` the busier direction; `capped_power_pct` is of the `n_capped` samples with the power-cap
     reason alone, `busy_clock_pct` of the `n_busy` busy ones: a window that holds a change of work mixes the two.
-    `reasons` is None where the driver gave no mask.
+    `reasons` is None where the driver gave no mask. Of GPM values that power contradicts (`gpm_wrong`) none is kept.
     """
 
     n: int = 0
@@ -67,6 +67,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     busy_clock_pct: float | None = None
     reasons: tuple[Limit, ...] | None = None
     gpm: Gpm | None = None
+    gpm_wrong: bool = False
     sm_pct: float | None = None
     tensor_pct: float | None = None
     dram_pct: float | None = None
@@ -111,7 +112,9 @@ def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
         medians = [median(column) for column in zip(*map(_scalars_of, samples), strict=True)]
     named = dict(zip(_SCALARS, medians, strict=True))
     masks = [s.clock_event_reasons for s in samples if s.clock_event_reasons is not None]
-    gpms = [s.gpm for s in samples if s.gpm is not None]
+    own_limit_w = greatest(named["power_limit_w"], info.power_limit_default_w)
+    trusted = [s for s in samples if not is_gpm_wrong(s, own_limit_w)]
+    gpms = [s.gpm for s in trusted if s.gpm is not None]
     gpm = _gpm_median(gpms) if gpms else None
     capped, busy = [s for s in samples if is_capped(s)], [s for s in samples if is_busy(s)]
     rx, tx = named.pop("pcie_rx_mib_s"), named.pop("pcie_tx_mib_s")
@@ -131,6 +134,7 @@ def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
         busy_clock_pct=share(median(s.sm_clock_mhz for s in busy), info.sm_clock_max_mhz),
         reasons=bits_of(masks) if masks else None,
         gpm=gpm,
+        gpm_wrong=len(trusted) < len(samples) and not gpms,
         sm_pct=gpm.sm_active_pct if gpm else None,
         tensor_pct=gpm.tensor_pct if gpm else None,
         dram_pct=gpm.dram_pct if gpm else None,

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
+from .gpm import WRONG_PAIRS
 from .gpus import GpuReader
 from .nvml import Nvml
 from .processes import Namer
@@ -20,6 +21,9 @@ STUCK_AFTER_S = 3.0
 OPEN_STUCK_S = 20.0
 """The first call takes the driver seconds a GPU without persistence mode: it sets the GPU up anew."""
 FIRST_PATIENCE_S = 5.0
+
+GPM_WRONG = "gpm_wrong"
+"""The supervisor of the host starts a new probe on it: the fault is the process's."""
 
 
 class _Worker(threading.Thread):
@@ -42,6 +46,7 @@ class _Worker(threading.Thread):
         self.info: Optional[Row] = None
         self.pids: Optional[List[int]] = None
         self.error: Optional[str] = None  # last one said in a status
+        self.wrong_pairs = 0
 
     def run(self) -> None:
         while True:
@@ -164,7 +169,27 @@ class GpuBoard:
             if error != worker.error:
                 frames.append(_status(worker, error))
                 worker.error = error
+            frames += _wrong_pairs(worker, row)
         return frames
+
+
+def _wrong_pairs(worker: _Worker, row: Row) -> List[Frame]:
+    """A status when GPM has been contradicted by power so many times in a row, and when it no longer is."""
+    before = worker.wrong_pairs
+    if row.get("absent", {}).get("gpm") == "contradicted":
+        worker.wrong_pairs += 1
+    elif row.get("gpm"):
+        worker.wrong_pairs = 0
+    if before < WRONG_PAIRS <= worker.wrong_pairs:
+        level, words = "warning", "reads no SM activity at a power that needs it: its activity values are left out"
+    elif before >= WRONG_PAIRS and not worker.wrong_pairs:
+        level, words = "info", "has activity values again"
+    else:
+        return []
+    index = worker.reader.index
+    message = "GPU %d %s" % (index, words)
+    return [{"type": "status", "t": time.time(), "code": GPM_WRONG, "level": level, "message": message,
+             "detail": {"gpu": index}}]  # fmt: skip
 
 
 _WORDS = {

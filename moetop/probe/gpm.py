@@ -2,6 +2,9 @@
 
 Measured on an H200 (driver 580.159.04): of pairs 20 ms apart 16 in 20 were bad, 50 ms apart 10 in 20,
 from 100 ms on none. A bad pair reads DRAM as NaN and every other metric as 0.
+
+Now and then (2 of 40 probes on a host with two H200, none of more on hosts with one) all pairs of a process are wrong
+for as long as it runs: SM metrics 0, DRAM and PCIe twice what they are. The next process reads right.
 """
 
 from __future__ import annotations
@@ -32,6 +35,12 @@ METRICS: Tuple[Tuple[str, int], ...] = (
     ("nvlink_tx_mib_s", 61),
 )
 CORE = ("sm_active_pct", "sm_occupancy_pct", "tensor_pct", "dram_pct")
+BUSY_UTIL_PCT, LOADED_POWER_PCT, NO_SM_PCT = 80.0, 50.0, 2.0
+"""So busy, at so much of the power limit, no GPU has so little SM activity: H200 under 2 % draws 20 % of its limit
+at most, at 17 % it draws 43 %. `diagnose/thresholds.py` judges pasted and recorded values by the same figures."""
+WRONG_PAIRS = 3
+"""So many contradicted pairs in a row are no moment between two loads."""
+
 HIGHEST_PCT = 110.0  # what rounding of a true 100 % can give; beyond it the pair is garbage
 
 
@@ -103,6 +112,14 @@ class GpmPairs:
         if reason is not None:
             return None, reason
         return judge_pair([(key, m.nvmlReturn, m.value) for (key, _), m in zip(METRICS, request.metrics)])  # noqa: B905
+
+
+def contradicts(metrics: Dict[str, Optional[float]], util_pct: Optional[float], power_pct: Optional[float]) -> bool:
+    """Whether the SM activity of a pair cannot be, beside utilization and power that other counters give."""
+    active = metrics.get("sm_active_pct")
+    if active is None or util_pct is None or power_pct is None:
+        return False
+    return active < NO_SM_PCT and util_pct >= BUSY_UTIL_PCT and power_pct >= LOADED_POWER_PCT
 
 
 def judge_pair(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from .gpm import MIN_PAIR_S, GpmPairs
+from .gpm import MIN_PAIR_S, GpmPairs, contradicts
 from .hostinfo import memory_mib
 from .nvml import Nvml
 from .processes import Namer, list_processes
@@ -181,7 +181,10 @@ class GpuReader:
         self._read_seldom(row, absent, now)
         row["gpm"] = None
         if self._gpm is not None:
-            row["gpm"], reason = self._gpm.read(time.monotonic(), interval_s)
+            pair, reason = self._gpm.read(time.monotonic(), interval_s)
+            if pair is not None and contradicts(pair, row.get("util_gpu_pct"), self._power_pct(row)):
+                pair, reason = None, "contradicted"
+            row["gpm"] = pair
             if reason is not None:
                 absent["gpm"] = reason
         elif self._gpm_why is not None:
@@ -192,6 +195,12 @@ class GpuReader:
         if absent:
             row["absent"] = absent
         return row
+
+    def _power_pct(self, row: Row) -> Optional[float]:
+        """Draw in percent of the card's own limit, even where a lower one is set."""
+        limit_w = max(row.get("power_limit_w") or 0.0, self.info.get("power_limit_default_w") or 0.0)
+        power_w = row.get("power_w")
+        return 100.0 * power_w / limit_w if power_w is not None and limit_w > 0 else None
 
     def warm_up(self, interval_s: float) -> None:
         """Spend GPM's first pair, which can be stale, before the second sample is due."""

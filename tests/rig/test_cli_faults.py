@@ -144,6 +144,32 @@ def test_values_that_are_not_supported_are_null_and_never_zero(
     assert gpu["confidence"] == "inferred"
 
 
+STARVED = ("gpm.sm 97", "gpm.tensor 9", "gpm.dram 11", "power 590", "reasons 0", "gpm.wrong_processes 1")
+
+
+def test_a_probe_that_gets_wrong_activity_values_is_replaced_within_one_snapshot(
+    gpu_host: Sshd, scenario: Scenario, moetop: Moetop
+) -> None:
+    scenario.write(*(f"gpu.0.{line}" for line in STARVED))
+    said = moetop("--host", place(gpu_host), "--snapshot", "-", "--window", "4", "--interval", "0.5")
+    host = said.hosts()[place(gpu_host)]
+    assert (said.code, said.err, host["status"]) == (0, "", "ok")
+    assert (host["gpus"][0]["state"], host["gpus"][0]["confidence"]) == ("tensor_starved", "measured")
+    assert host["gpus"][0]["gpm"]["sm_active_pct"] == 97.0
+    assert not [note for note in host["notes"] if "activity" in note]
+
+
+def test_activity_values_that_stay_wrong_are_left_out_and_that_is_said(
+    gpu_host: Sshd, scenario: Scenario, moetop: Moetop
+) -> None:
+    scenario.write(*(f"gpu.0.{line}" for line in STARVED), "gpu.0.gpm.wrong_processes 9")
+    said = moetop("--host", place(gpu_host), "--snapshot", "-", "--window", "4", "--interval", "0.5")
+    host = said.hosts()[place(gpu_host)]
+    assert (said.code, host["status"], host["gpus"][0]["gpm"]) == (0, "ok", None)
+    assert (host["gpus"][0]["confidence"], host["gpus"][0]["absent"]["gpm"]) == ("inferred", "contradicted")
+    assert any("activity values are left out" in note for note in host["notes"])
+
+
 @pytest.mark.faults
 @pytest.mark.timeout(90)
 def test_an_nvidia_smi_that_hangs_is_said(

@@ -106,6 +106,28 @@ class DeafHost(ScriptHost):
         self.gone.set()
 
 
+WRONG = "say(type='status',t=1,code='gpm_wrong',level='warning',message='x',detail={'gpu':0})\n"
+
+
+def test_a_probe_whose_activity_values_are_wrong_is_replaced_once(ear: Ear, watching: Callable[..., Fleet]) -> None:
+    host = ScriptHost("a", ONE + WRONG + "time.sleep(60)", ONE + WRONG + ONE + "time.sleep(60)")
+    watching(host)
+    ear.until(lambda: sum(isinstance(frame, Gpus) for _, frame, _ in ear.frames) == 3)
+    assert [link.phase for link in ear.of("a")] == 2 * [LinkPhase.CONNECTING, LinkPhase.WATCHING]
+    assert len(host.opened) == 2
+    ear.until(lambda: not is_running(host.pids[0]))
+    assert is_running(host.pids[1])
+
+
+def test_what_a_file_or_a_single_sample_says_of_wrong_values_opens_nothing_again(
+    ear: Ear, watching: Callable[..., Fleet]
+) -> None:
+    host = ScriptHost("a", ONE + WRONG + ONE)
+    watching(host, once=True)
+    ear.until(ear.saw(LinkPhase.FINISHED))
+    assert len(host.opened) == 1
+
+
 @pytest.fixture
 def ear() -> Ear:
     return Ear()

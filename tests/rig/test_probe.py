@@ -127,6 +127,27 @@ def test_a_bad_gpm_pair_is_no_reading_and_never_zeros(scenario: Scenario) -> Non
     assert row["power_w"] == 694.1
 
 
+def test_activity_that_the_power_drawn_contradicts_is_no_reading(scenario: Scenario) -> None:
+    scenario.write("gpu.0.gpm.wrong_processes 1", "gpu.0.gpm.dram 20")
+    with probe(scenario.environment, interval_s=0.2) as running:
+        row = running.row(0, lambda r: r.get("absent", {}).get("gpm") == "contradicted")
+        said = running.until(lambda frame: frame.get("code") == "gpm_wrong")
+        scenario.drop("gpu.0.gpm.wrong_processes")
+        over = running.next(lambda frame: frame.get("code") == "gpm_wrong")
+        running.row(0, lambda r: r["gpm"])
+    assert row["gpm"] is None
+    assert (said["level"], over["level"]) == ("warning", "info")
+    assert said["detail"] == {"gpu": 0}
+
+
+@pytest.mark.parametrize("quiet", ["gpu.0.power 130", "gpu.0.util 10", "gpu.0.gpm.sm 3"])
+def test_idle_sms_are_believed_where_power_or_utilization_is_low_too(scenario: Scenario, quiet: str) -> None:
+    scenario.write("gpu.0.gpm.sm 0.2", "gpu.0.limit 200", quiet)
+    with probe(scenario.environment, interval_s=0.2) as running:
+        row = running.row(0, lambda r: r["gpm"])
+    assert row["gpm"]["sm_active_pct"] in (0.2, 3.0)
+
+
 def test_without_gpm_the_rest_is_there(scenario: Scenario) -> None:
     scenario.write("gpu.0.gpm 0", "gpu.0.name NVIDIA A100-SXM4-80GB")
     with probe(scenario.environment) as running:

@@ -32,7 +32,11 @@ def state(**values: Any) -> GpuState:
 
 
 def idle_sms(sm: float, pcie: float = 9000.0) -> GpuState:
-    return state(gpm=gpm(sm_active_pct=sm, tensor_pct=0.0, dram_pct=1.0, pcie_rx_mib_s=pcie))
+    return state(power_w=140.0, gpm=gpm(sm_active_pct=sm, tensor_pct=0.0, dram_pct=1.0, pcie_rx_mib_s=pcie))
+
+
+def drawn_without_sms(power_pct: float, sm: float = 0.2) -> GpuState:
+    return state(power_w=7 * power_pct, gpm=gpm(sm_active_pct=sm, tensor_pct=0.0, dram_pct=21.0))
 
 
 def held_log(held_s: float) -> str:
@@ -254,6 +258,8 @@ CROSSINGS: dict[str, tuple[Probe, float, float]] = {
     "STARVED_TENSOR_PCT": (lambda v: dark(tensor_pct=v), 19.9, 20.1),
     "STARVED_DRAM_PCT": (lambda v: dark(dram_pct=v), 59.9, 60.1),
     "CONTRADICTION_SM_PCT": (lambda v: state(util_gpu_pct=0.0, gpm=gpm(sm_active_pct=v)), 19.9, 20.1),
+    "CONTRADICTION_NO_SM_PCT": (lambda v: drawn_without_sms(90.0, v), 1.9, 2.1),
+    "CONTRADICTION_POWER_PCT": (drawn_without_sms, 49.9, 50.1),
     "GPM_SHARE_MIN": (gpm_share, 0.24, 0.26),
     "IDLE_POWER_MAX_PCT": (lambda v: state(util_gpu_pct=0.0, power_w=7 * v), 59.9, 60.1),
     "INFERRED_MEMORY_UTIL_PCT": (lambda v: state(util_mem_pct=v), 94.9, 95.1),

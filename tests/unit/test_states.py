@@ -255,6 +255,28 @@ def test_utilization_zero_beside_busy_sms_is_a_contradiction_not_idle() -> None:
     assert any("contradict" in line for line in report.evidence)
 
 
+WRONG = {"sm_active_pct": 0.17, "tensor_pct": 0.02, "dram_pct": 21.37, "pcie_rx_mib_s": 10.83}
+"""What a process whose GPM values were all wrong read beside an untuned MoE kernel on an H200 at 575 W."""
+
+
+def test_activity_that_the_power_drawn_contradicts_is_not_measured() -> None:
+    report = judge(power_w=575.0, util_gpu_pct=99.0, gpm=gpm(**WRONG))
+    assert report.confidence is not Confidence.MEASURED
+    assert report.gpm is None
+    assert any("the power drawn contradicts GPM" in line for line in report.evidence)
+    assert judge(power_w=135.0, util_gpu_pct=99.0, gpm=gpm(**WRONG)).confidence is Confidence.MEASURED
+
+
+def test_a_low_limit_makes_no_power_of_an_idle_chip_a_contradiction() -> None:
+    report = judge(power_w=135.0, power_limit_w=200.0, util_gpu_pct=100.0, gpm=gpm(**WRONG))
+    assert report.confidence is Confidence.MEASURED
+
+
+def test_what_the_probe_left_out_for_it_is_said() -> None:
+    report = judge(util_gpu_pct=99.0, gpm=None, absent={"gpm": "contradicted"})
+    assert any("the power drawn contradicts GPM" in line for line in report.evidence)
+
+
 def test_a_lost_gpu_is_unknown_and_says_so() -> None:
     report = judge_gpu(info(), [sample(), GpuSample(index=0, error="gpu_lost")], GpuContext())
     assert report.state is GpuState.UNKNOWN
