@@ -25,7 +25,7 @@ system:
 	@tests/rig/install-system.sh
 
 test: $(STAMP) system lint
-	$(BIN)/pytest -n 4 -m "not slow and not faults"
+	$(BIN)/pytest -n 4 --dist worksteal -m "not slow and not faults"
 
 test-slow: $(STAMP) system
 	$(BIN)/pytest -m "slow and not faults"
