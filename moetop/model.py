@@ -662,6 +662,11 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     next_try_t: float | None = None
     attempt: int = 0
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the host cannot be watched, also while another try is made: it is not back before that succeeds."""
+        return self.phase is LinkPhase.LOST or (self.phase is LinkPhase.CONNECTING and self.reason is not None)
+
 
 class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything known about one host (snapshot `hosts[]`). `headline` is a FindingKind or Calm; `labels` are the

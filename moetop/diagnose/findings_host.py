@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from moetop.diagnose import words
 from moetop.diagnose.faults import LOST, bus_of, codes_of, find_faults, gpus_of_event, is_old, needs_reset
 from moetop.diagnose.view import HostView
-from moetop.model import Confidence, EventKind, Finding, FindingKind, LinkPhase, LogEvent, Severity, Status
+from moetop.model import Confidence, EventKind, Finding, FindingKind, LogEvent, Severity, Status
 
 NO_DATA_CODES: dict[str, tuple[str, tuple[str, ...]]] = {
     # status code -> (what it means, remedy)
@@ -64,7 +64,7 @@ def _finding(kind: FindingKind, summary: str, evidence: tuple[str, ...], remedy:
 def find_unreachable(view: HostView) -> Iterator[Finding]:
     """`unreachable`: the connection is lost or was never made."""
     link = view.link
-    if link is None or link.phase is not LinkPhase.LOST:
+    if link is None or not link.is_lost:
         return
     reason = link.reason or "no answer"
     yield _finding(

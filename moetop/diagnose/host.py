@@ -249,7 +249,7 @@ class HostEvidence:
     def _status(self, view: HostView, findings: tuple[Finding, ...]) -> tuple[HostStatus, str | None]:
         """Whether the host's data can be had, and if not the sentence why."""
         link = self._link
-        if link is not None and link.phase is LinkPhase.LOST:
+        if link is not None and link.is_lost:
             return HostStatus.UNREACHABLE, link.reason or "the connection is lost"
         fatal = next((s for s in view.statuses if s.fatal), None)
         if fatal is not None and not view.answers:

@@ -24,6 +24,7 @@ FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 30.0
 SETTLED_S = 60.0  # a command that ran this long starts anew without a penalty
 IDLE_S = 1.0
+SLOW_START_S = 5.0  # a busy container runtime may take so long to print its first line, which is of the past
 LIVE_BYTES = 16384  # so little at a time, a moment after the start, is no history any more
 MARK_LINES = 3  # so many lines in a row name a place in a log that has no places of its own
 SYNC_LINES = 200000
@@ -206,12 +207,14 @@ class CommandFollower:
         split = Splitter()
         poll = select.poll()
         poll.register(fd, select.POLLIN | select.POLLHUP)
-        began = time.monotonic()
+        began, silent = time.monotonic(), True
         while not self._stop.is_set():
             if not poll.poll(int(IDLE_S * 1000)):
-                self._caught_up()
-                self.picker.flush()
+                if not silent or time.monotonic() - began > SLOW_START_S:
+                    self._caught_up()
+                    self.picker.flush()
                 continue
+            silent = False
             data = os.read(fd, 1 << 18)
             if not data:
                 break

@@ -259,6 +259,16 @@ def test_a_lost_link_is_unreachable_with_the_reason_and_the_advice() -> None:
     assert finding(report, "unreachable").remedy == ("start sshd",)
 
 
+def test_a_try_to_reach_a_lost_host_again_does_not_take_back_that_it_is_lost() -> None:
+    evidence = host({})
+    evidence.apply_link(Link(phase=LinkPhase.CONNECTING, reason="connection refused", code="refused", attempt=3))
+    report = evidence.report()
+    assert (report.headline, report.status) == ("unreachable", HostStatus.UNREACHABLE)
+    evidence.apply_link(Link(phase=LinkPhase.CONNECTING))
+    first = evidence.report()
+    assert ([f.kind for f in first.findings], first.status) == ([], HostStatus.DEGRADED)
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
