@@ -26,6 +26,8 @@ MIN_INTERVAL_S = 0.1
 
 
 FORMATS = ("json", "csv", "md", "svg")
+OTHER_FORMATS = frozenset(("png", "jpg", "jpeg", "gif", "pdf", "html", "htm", "xml", "yaml", "yml", "xlsx", "parquet"))
+"""Endings that ask for something which a JSON file would not be."""
 
 
 class _Once(argparse.Action):
@@ -282,6 +284,8 @@ def _run_mode(args: argparse.Namespace) -> ExitCode:
 def _format_of(target: str) -> str:
     """The format that a file's name asks for."""
     _, dot, ending = target.lower().rpartition(".")
+    if dot and ending in OTHER_FORMATS:
+        raise UsageError(f"a snapshot is not written as .{ending}", f"name the file .{', .'.join(FORMATS)}")
     return ending if dot and ending in FORMATS else "json"
 
 

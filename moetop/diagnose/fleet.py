@@ -11,21 +11,23 @@ from moetop.diagnose.crossgpu import Equal, find_straggler
 from moetop.diagnose.findings_gpu import straggler_finding
 from moetop.diagnose.headline import host_headline, sort_findings
 from moetop.model import HostReport
+from moetop.text import plain
 
 
 def compare_hosts(reports: Sequence[HostReport]) -> tuple[HostReport, ...]:
     """The same reports, with a `straggler` finding on the host that does the same as at least two
-    others for clearly less power. Hosts are equals with the same GPUs and, where known, the same model."""
+    others for clearly less power. Hosts are equals with the same GPUs and, where known, the same model.
+    A host whose GPUs are those of another one, which it is under another name, has a note of that."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for place, report in enumerate(reports):
         if report.gpus:
             groups.setdefault(_kind_of(report), []).append(place)
-    changed = list(reports)
+    changed = _noted_twins(reports)
     for places in groups.values():
         slow = find_straggler([_equal(reports[place], place) for place in places])
         if slow is None:
             continue
-        report = reports[slow.key]
+        report = changed[slow.key]
         gpus = tuple(g.index for g in report.gpus)
         finding = straggler_finding(slow, f"host {report.name}", len(places), gpus)
         findings = sort_findings((*report.findings, finding))
@@ -33,6 +35,22 @@ def compare_hosts(reports: Sequence[HostReport]) -> tuple[HostReport, ...]:
             report, findings=findings, headline=host_headline(findings, report.gpus, report.servers)
         )
     return tuple(changed)
+
+
+def _noted_twins(reports: Sequence[HostReport]) -> list[HostReport]:
+    owners: dict[str, str] = {}
+    noted = []
+    for report in reports:
+        ids = [gpu.uuid for gpu in report.gpus if gpu.uuid]
+        twin = next((owners[uuid] for uuid in ids if uuid in owners), None)
+        if twin is not None:
+            words = f"its GPUs are those of {plain(twin, 80)}: one machine under two names, counted twice"
+            noted.append(msgspec.structs.replace(report, notes=(*report.notes, words)))
+        else:
+            noted.append(report)
+        for uuid in ids:
+            owners.setdefault(uuid, report.name)
+    return noted
 
 
 def _kind_of(report: HostReport) -> tuple[object, ...]:

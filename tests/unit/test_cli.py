@@ -167,6 +167,15 @@ def test_the_snapshots_format_follows_from_the_files_name_unless_it_is_given(wor
     assert Path(words.split(maxsplit=1)[0]).read_bytes().startswith(begins)
 
 
+@pytest.mark.parametrize("name", ["out.png", "report.PDF", "out.yaml"])
+def test_a_name_that_asks_for_another_format_is_refused_before_anything_is_written(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert ".svg" in refused(capsys, ["--replay", str(RECORDING), "--snapshot", name])
+    assert not Path(name).exists()
+    assert main(["--replay", str(RECORDING), "--snapshot", name, "--format", "json"]) == 0
+
+
 def test_a_snapshot_of_what_was_read_before_is_not_dated_now(capsys: pytest.CaptureFixture[str]) -> None:
     def taken_at(*words: str) -> float | None:
         assert main([*words, "--snapshot", "-"]) == 0

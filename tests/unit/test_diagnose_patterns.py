@@ -420,6 +420,13 @@ def test_one_host_of_a_fleet_that_draws_less_at_the_same_load_is_suspected_alone
     assert fleet_headline(compared) == "straggler"
 
 
+def test_a_machine_under_two_names_is_told() -> None:
+    fleet = [host_report("a", uuid="GPU-1"), host_report("b", uuid="GPU-2"), host_report("alias\x1b[2J", uuid="GPU-1")]
+    compared = compare_hosts(fleet)
+    assert compared[:2] == tuple(fleet[:2])
+    assert compared[2].notes == ("its GPUs are those of a: one machine under two names, counted twice",)
+
+
 def test_hosts_with_different_gpus_or_models_are_no_equals() -> None:
     fleet = [host_report("a"), host_report("b"), host_report("c", power_w=20.0, name="NVIDIA H200")]
     assert compare_hosts(fleet) == tuple(fleet)
