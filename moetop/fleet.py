@@ -121,7 +121,7 @@ class Supervisor:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._say(LinkPhase.CONNECTING, carry=True)
+            self._say(LinkPhase.CONNECTING, carry=self._link.is_lost)
             begun = time.monotonic()
             try:
                 finished = self._watch_once()
@@ -211,11 +211,13 @@ class Supervisor:
             self._say(LinkPhase.WATCHING)
 
     def _ask_renewal(self) -> None:
-        """Replace the probe, unless that was done a while ago, or the frames come from a file."""
+        """Replace the probe where that takes no new login, unless it was done a while ago."""
         now = time.monotonic()
         lately = self._renewed is not None and now - self._renewed < RENEW_S
-        if not (self.transport.finite or self._options.once or lately):
+        if self.transport.renews and not (self._options.once or lately):
             self._renewed, self._renew = now, True
+            self._garbled = False
+            self._malformed.clear()
 
     def _place_of(self, log: Log) -> dict[str, Any]:
         """What marks the file being read, unless the offset went back: then it is another file."""

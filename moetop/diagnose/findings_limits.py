@@ -121,7 +121,7 @@ def find_limits(view: HostView) -> Iterator[Finding]:
     for row in LIMIT_ROWS:
         able = [g for g in view.gpus if not g.report.error and (row.group, g.index) not in taken]
         if view.live and row.seen_in is not None:
-            able = [g for g in able if row.seen_in(g) >= th.LIMIT_SAMPLES]
+            able = [g for g in able if g.figures.n > 1 and row.seen_in(g) >= min(th.LIMIT_SAMPLES, g.figures.n)]
         hit = [g for g in able if row.holds(g)]
         if not hit:
             continue

@@ -92,7 +92,8 @@ def find_overload(view: HostView, server: ServerReport) -> Iterator[Finding]:
     metrics = server.metrics
     if metrics is None or server.phase in ENDED or server.gone:
         return
-    if view.live and view.answers and view.pressed_s.get(server.name, 0.0) < th.OVERLOADED_S:
+    long_s = min(th.OVERLOADED_S, th.OVERLOADED_SHARE * view.window_s)
+    if view.live and view.answers and view.pressed_s.get(server.name, 0.0) < long_s:
         return
     evidence = []
     if is_cache_full(metrics):

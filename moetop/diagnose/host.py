@@ -228,7 +228,8 @@ class HostEvidence:
             kernel_events=(*self._servers.events_of_log(KERNEL), *self._gauge_events.values()),
             runs=runs,
             moved_t=self._servers.moved(),
-            pressed_s=self._servers.pressed_s(),
+            pressed_s=self._servers.pressed_s(now),
+            window_s=self.window_s,
         )
 
     def _answers(self, gpus: tuple[GpuView, ...]) -> bool:

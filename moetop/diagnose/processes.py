@@ -38,6 +38,8 @@ class KnownServer:
         self.metrics_t = told_at(frame)
         self.pressed_since = pressed_since(self.metrics, self.metrics_t, None)
         self.past_sources: set[str] = set()
+        self._begun_t: float | None = None
+        self._next_t: float | None = None
 
     def update(self, frame: Server) -> None:
         if frame.gone and not frame.argv:
@@ -49,9 +51,23 @@ class KnownServer:
         if frame.metrics is not None:
             self.metrics, self.metrics_t = sane(frame.metrics), told_at(frame)
             self.pressed_since = pressed_since(self.metrics, self.metrics_t, self.pressed_since)
-        self.frame, self.heard_t = frame, frame.t
         if not frame.gone:
-            self.alive_t = frame.t
+            self.alive_t, self._next_t = frame.t, None
+        elif not self.frame.gone and self._begun_t is not None:
+            own = self._begun_t <= max(self.alive_t, frame.t - CLOCK_SLACK_S)
+            self._next_t = None if own else self._begun_t
+        self.frame, self.heard_t = frame, frame.t
+
+    def note_run(self, t: float) -> None:
+        """A run begins in its log now: of a process that is gone no more, so the next one's."""
+        self._begun_t = t
+        if self.frame.gone and self._next_t is None:
+            self._next_t = t
+
+    def is_followed(self, now: float) -> bool:
+        """Whether it is gone and its log tells of a start since, whose process may not have been found yet. Counted
+        from the first such start: a process that is never found is not about to be."""
+        return self.frame.gone and self._next_t is not None and 0 <= now - self._next_t < th.UNSEEN_START_S
 
     def is_another(self, frame: Server) -> bool:
         """Whether `frame` tells of a process that came after this one: another pid, or one of the same number
@@ -76,7 +92,10 @@ def is_queue_longer(metrics: ServerMetrics) -> bool:
 
 def pressed_since(metrics: ServerMetrics | None, t: float | None, before: float | None) -> float | None:
     """Since when readings show more work than room; None where the newest one, true at `t`, does not."""
-    if metrics is None or t is None or not (is_cache_full(metrics) or is_queue_longer(metrics)):
+    if metrics is None or t is None:
+        return None
+    still = before is not None and metrics.kv_usage_pct is not None and metrics.kv_usage_pct >= th.KV_CALM_PCT
+    if not (still or is_cache_full(metrics) or is_queue_longer(metrics)):
         return None
     return t if before is None or t < before else before
 

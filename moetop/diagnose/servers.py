@@ -149,22 +149,27 @@ class ServerEvidence:
         known = self._run_t.get(frame.source)
         if newest is not None and (known is None or newest > known[0]):
             self._run_t[frame.source] = (newest, frame.t)
+            if not frame.history:  # what was read late began some time before
+                for server in self._known.values():
+                    if server.frame.source == frame.source:
+                        server.note_run(frame.t)
 
     def moved(self) -> dict[str, float]:
         """When each server's log last told of anything but waiting, by server name."""
         named = {k.frame.source: k.frame.name for k in self._known.values() if k.frame.source}
         return {named.get(source, source): t for source, t in self._moved.items()}
 
-    def pressed_s(self) -> dict[str, float]:
+    def pressed_s(self, now: float | None) -> dict[str, float]:
         """For how long each server's readings show more work than room, by server name; those that do not are left
-        out."""
+        out. Counters count while they are fresh, then the log."""
         found = {source: t - since for source, (since, t) in self._pressed.items() if since is not None}
         for known in self._known.values():
             name, source = known.frame.name, known.frame.source
-            if known.metrics is not None and known.pressed_since is not None and known.metrics_t is not None:
+            if known.metrics is None or known.metrics_t is None or not self._is_fresh(known.metrics_t, now):
+                if source in found:
+                    found[name] = found[source]
+            elif known.pressed_since is not None:
                 found[name] = known.metrics_t - known.pressed_since
-            elif known.metrics is None and source in found:
-                found[name] = found[source]
         return found
 
     def on_server(self, frame: Server) -> None:
@@ -315,15 +320,6 @@ class ServerEvidence:
         """Whether another process has taken the place of one that is gone."""
         return any(takes_place(other.frame, gone) for other in self._known.values() if other is not gone)
 
-    def _is_followed(self, gone: KnownServer, now: float | None) -> bool:
-        """Whether the log of a process that is gone tells of a newer run, whose process is about to be found."""
-        source, began = gone.frame.source, self._run_t.get(gone.frame.source or "")
-        if not gone.frame.gone or source is None or began is None or now is None or not self.live:
-            return False
-        return (
-            began[1] > gone.heard_t - CLOCK_SLACK_S and began[1] > gone.alive_t and now - began[1] < th.UNSEEN_START_S
-        )
-
     def _speaker(self, source: str | None) -> LogBook | None:
         """The reader of what a log says of the process that writes it now."""
         if source is None:
@@ -374,7 +370,8 @@ class ServerEvidence:
         digest = self._spoken(source)
         whole = self._digest(source) if source is not None and source in self.books else digest
         frame = known.frame if known is not None else None
-        if known is not None and frame is not None and self._is_followed(known, now):
+        is_followed = known is not None and now is not None and self.live and known.is_followed(now)
+        if frame is not None and is_followed:
             frame = msgspec.structs.replace(frame, gone=False, pid=None, started=None, healthy=None)
             known = None  # its numbers are its own
         engine = engine_of(frame.engine if frame is not None else None) or digest.engine
@@ -382,6 +379,8 @@ class ServerEvidence:
         args = joined_args(digest.args, frame.args if frame is not None else {})
         metrics = self._metrics(known, source, digest, now)
         phase = phase_of(digest.phase, frame, metrics)
+        if is_followed and phase is Phase.READY:
+            phase = Phase.UNKNOWN  # not without its process
         if phase in ENDED:
             metrics = None  # its last numbers are among the events
         gpus = frame.gpus if frame is not None else ()
@@ -408,7 +407,7 @@ class ServerEvidence:
             log=frame.log if frame is not None else None,
             source=source,
             phase=phase,
-            ready=(digest.ready or phase is Phase.READY) and phase not in ENDED,
+            ready=(digest.ready or phase is Phase.READY) and phase not in ENDED and not is_followed,
             gone=frame.gone if frame is not None else False,
             metrics=metrics,
             tuning=self._tuning(name, digest, facts, files),

@@ -54,7 +54,8 @@ def _was_left(view: HostView, gpu: GpuView) -> bool:
     """Whether the window tells of a server that is gone: its GPU does nothing any more, or a retune job's tuner runs
     there."""
     left = [s for s in view.servers if s.gone and gpu.index in s.gpus]
-    quiet = gpu.newest is not None and not is_busy(gpu.newest)
+    newest = gpu.newest
+    quiet = newest is not None and newest.util_gpu_pct is not None and not is_busy(newest)
     return any(quiet or view.is_retuned(server) for server in left)
 
 

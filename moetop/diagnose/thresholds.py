@@ -168,7 +168,7 @@ CAP_ELSEWHERE_PCT = 80.0
 """Power-cap reason while the draw is under this share of the limit: another budget binds (report: A100 at 60 %)."""
 
 LIMIT_SAMPLES = 3
-"""So many samples of a live GPU must show such a cap, or a low clock at load: draw and utilization are means over the
+"""So many samples of a live GPU, or all of a window of two, must show such a cap, or a low clock at load: draw and utilization are means over the
 last second, reasons and clocks are not. H200 in the second in which work begins: power-cap reason on, 444 of 700 W; a
 second later 688 W (measured)."""
 
@@ -263,6 +263,12 @@ KV_FULL_PCT = 90.0
 OVERLOADED_S = 3.0
 """Readings must show more work than room for so long: a burst of arrivals is taken up sooner. H200, the first reading
 of a server that just became ready under load: 20 wait, 8 run; the next, a second later: none waits (judgement)."""
+
+OVERLOADED_SHARE = 0.4
+"""... or for this share of a shorter window (judgement: a snapshot of 2 s has two readings a second apart)."""
+
+KV_CALM_PCT = 85.0
+"""A cache that was full stays so down to here: blocks of preempted requests are freed and taken again (judgement)."""
 
 HANG_WAIT_LINES = 3
 """So many repeated wait lines without progress between them suggest a hang (judgement; one 60-second

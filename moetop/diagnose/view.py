@@ -101,6 +101,7 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
     runs: dict[str, RunEvents] = {}
     moved_t: dict[str, float] = {}
     pressed_s: dict[str, float] = {}
+    window_s: float = 10.0
 
     def still_s(self, server: ServerReport) -> float | None:
         """Seconds since a server's log last told of anything but waiting; None where it never did."""
@@ -110,7 +111,11 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
     def is_retuned(self, server: ServerReport) -> bool:
         """Whether a retune job works on the server: it may be down, and the tuner runs on its GPUs."""
         details = [s.detail for s in self.statuses if s.code == RETUNE_JOB]
-        return any(_holds(d.get("servers"), server.name) or _holds(d.get("ports"), server.port) for d in details)
+        if any(_holds(d.get("servers"), server.name) for d in details):
+            return True
+        if sum(s.port == server.port for s in self.servers) > 1:  # containers each have a port 8000 of their own
+            return False
+        return any(_holds(d.get("ports"), server.port) for d in details)
 
     def run(self, server: ServerReport) -> tuple[LogEvent, ...]:
         """Events of a server's newest run, oldest first: what an earlier run did is history."""

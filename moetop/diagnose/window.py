@@ -102,6 +102,11 @@ def greatest(*values: float | None) -> float | None:
     return max(there) if there else None
 
 
+def _typical(values: list[float | None]) -> float | None:
+    """The median; of fewer values than a limit needs the greatest, since one of them may be of the moment before."""
+    return median(values) if len(values) >= th.LIMIT_SAMPLES else greatest(*values)
+
+
 def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
     """Medians of `samples`, absent where no sample has the value."""
     if not samples:
@@ -130,8 +135,8 @@ def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
         clock_pct=share(named["sm_clock_mhz"], info.sm_clock_max_mhz),
         n_capped=len(capped),
         n_busy=len(busy),
-        capped_power_pct=_rounded(power_percent(median(s.power_w for s in capped), named["power_limit_w"])),
-        busy_clock_pct=share(median(s.sm_clock_mhz for s in busy), info.sm_clock_max_mhz),
+        capped_power_pct=_rounded(power_percent(_typical([s.power_w for s in capped]), named["power_limit_w"])),
+        busy_clock_pct=share(_typical([s.sm_clock_mhz for s in busy]), info.sm_clock_max_mhz),
         reasons=bits_of(masks) if masks else None,
         gpm=gpm,
         gpm_wrong=len(trusted) < len(samples) and not gpms,

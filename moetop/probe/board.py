@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from .gpm import WRONG_PAIRS
+from .gpm import WRONG_PAIRS, WRONG_S
 from .gpus import GpuReader
 from .nvml import Nvml
 from .processes import Namer
@@ -47,6 +47,8 @@ class _Worker(threading.Thread):
         self.pids: Optional[List[int]] = None
         self.error: Optional[str] = None  # last one said in a status
         self.wrong_pairs = 0
+        self.wrong_since = 0.0
+        self.wrong_told = False
 
     def run(self) -> None:
         while True:
@@ -175,17 +177,20 @@ class GpuBoard:
 
 def _wrong_pairs(worker: _Worker, row: Row) -> List[Frame]:
     """A status when GPM has been contradicted by power so many times in a row, and when it no longer is."""
-    before = worker.wrong_pairs
+    now = time.monotonic()
     if row.get("absent", {}).get("gpm") == "contradicted":
+        worker.wrong_since = worker.wrong_since if worker.wrong_pairs else now
         worker.wrong_pairs += 1
     elif row.get("gpm"):
         worker.wrong_pairs = 0
-    if before < WRONG_PAIRS <= worker.wrong_pairs:
+    wrong = worker.wrong_pairs >= WRONG_PAIRS and now - worker.wrong_since >= WRONG_S
+    if wrong and not worker.wrong_told:
         level, words = "warning", "reads no SM activity at a power that needs it: its activity values are left out"
-    elif before >= WRONG_PAIRS and not worker.wrong_pairs:
+    elif worker.wrong_told and not worker.wrong_pairs:
         level, words = "info", "has activity values again"
     else:
         return []
+    worker.wrong_told = wrong
     index = worker.reader.index
     message = "GPU %d %s" % (index, words)
     return [{"type": "status", "t": time.time(), "code": GPM_WRONG, "level": level, "message": message,

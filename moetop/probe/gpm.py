@@ -38,8 +38,8 @@ CORE = ("sm_active_pct", "sm_occupancy_pct", "tensor_pct", "dram_pct")
 BUSY_UTIL_PCT, LOADED_POWER_PCT, NO_SM_PCT = 80.0, 50.0, 2.0
 """So busy, at so much of the power limit, no GPU has so little SM activity: H200 under 2 % draws 20 % of its limit
 at most, at 17 % it draws 43 %. `diagnose/thresholds.py` judges pasted and recorded values by the same figures."""
-WRONG_PAIRS = 3
-"""So many contradicted pairs in a row are no moment between two loads."""
+WRONG_PAIRS, WRONG_S = 3, 1.5
+"""So many contradicted pairs in a row, over so long, are no moment between two loads: utilization and power lag."""
 
 HIGHEST_PCT = 110.0  # what rounding of a true 100 % can give; beyond it the pair is garbage
 

@@ -36,6 +36,10 @@ class AutoTransport:
         self._lock = threading.Lock()
         self._closed = False
 
+    @property
+    def renews(self) -> bool:
+        return self.why is None
+
     def open(self, options: Mapping[str, object]) -> Channel:
         from moetop.transport.ssh import note_line
 

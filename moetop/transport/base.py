@@ -53,6 +53,10 @@ class Transport(Protocol):
     def finite(self) -> bool:
         """Whether a quiet end of the stream means that all is told (a replay)."""
 
+    @property
+    def renews(self) -> bool:
+        """Whether another probe can be started without a new login, of which a person might have to know."""
+
     def open(self, options: Mapping[str, object]) -> Channel:
         """Start a probe with `options` (docs/architecture.md). Raises LinkError."""
 

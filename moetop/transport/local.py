@@ -21,6 +21,7 @@ class LocalTransport:
     """
 
     finite = False
+    renews = True
 
     def __init__(self, name: str = "localhost", python: str | None = None) -> None:
         self.name = name

@@ -49,6 +49,7 @@ class OpensshTransport:
     """A host over `ssh`. It asks no questions (BatchMode): agents and plain keys only."""
 
     finite = False
+    renews = False
 
     def __init__(self, target: HostTarget) -> None:
         self.name = target.name

@@ -157,6 +157,7 @@ class FrameTransport:
             raise UsageError(f"{speed} is no speed", "a speed is 0 (flat out) or more")
         self.name = name
         self.finite = not loop
+        self.renews = False
         self.pace = Pace(speed)
         self._source = source
         self._loop = loop

@@ -100,6 +100,7 @@ class SshTransport:
     """A host over paramiko. `prompt` asks for passphrases, and for passwords where the target allows it."""
 
     finite = False
+    renews = True
 
     def __init__(self, target: HostTarget, prompt: Prompt | None = None) -> None:
         self.name = target.name

@@ -67,6 +67,7 @@ class ScriptHost:
     """A transport whose far side is a real Python process running each of `scripts` in turn."""
 
     finite = False
+    renews = True
 
     def __init__(self, name: str, *scripts: str) -> None:
         self.name = name
@@ -119,13 +120,30 @@ def test_a_probe_whose_activity_values_are_wrong_is_replaced_once(ear: Ear, watc
     assert is_running(host.pids[1])
 
 
-def test_what_a_file_or_a_single_sample_says_of_wrong_values_opens_nothing_again(
+def test_a_single_sample_or_a_way_that_needs_a_new_login_replaces_no_probe(
     ear: Ear, watching: Callable[..., Fleet]
 ) -> None:
-    host = ScriptHost("a", ONE + WRONG + ONE)
-    watching(host, once=True)
-    ear.until(ear.saw(LinkPhase.FINISHED))
-    assert len(host.opened) == 1
+    once, system = ScriptHost("a", ONE + WRONG + ONE), ScriptHost("b", ONE + WRONG + ONE + "time.sleep(60)")
+    system.renews = False
+    watching(once, once=True)
+    watching(system)
+    ear.until(lambda: ear.phase("a") is LinkPhase.FINISHED)
+    ear.until(lambda: sum(isinstance(frame, Gpus) for host, frame, _ in ear.frames if host == "b") == 2)
+    assert len(once.opened) == len(system.opened) == 1
+
+
+def test_only_a_loss_is_carried_into_the_next_try(
+    ear: Ear, watching: Callable[..., Fleet], quick_retries: None
+) -> None:
+    watching(DeafHost("noisy", LinkError("it prints noise", code="garbage")))
+    ear.until(lambda: len(ear.of("noisy")) > 4)
+    assert {link.phase: link.is_lost for link in ear.of("noisy")} == {
+        LinkPhase.CONNECTING: False,
+        LinkPhase.DEGRADED: False,
+    }
+    watching(DeafHost("lost", LinkError("refused", code="refused")))
+    ear.until(lambda: len(ear.of("lost")) > 4)
+    assert all(link.is_lost for link in ear.of("lost")[1:])
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import gzip
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -64,6 +65,26 @@ def test_a_stop_and_a_start_in_a_retune_raise_no_alarm_whenever_samples_are_take
     for every in (1, 2, 3):
         for skip in range(0, 60, 4):
             assert set(alarms(window_s, skip, every, gpm=gpm)) <= TRUE, (skip, every)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ({"power_w": 400.0, "clock_event_reasons": 4}, "power_capped"),
+        ({"sm_clock_mhz": 420, "clock_event_reasons": 0}, "clock_stuck_low"),
+    ],
+)
+@pytest.mark.parametrize(("window_s", "every_s"), [(2.0, 1.0), (10.0, 5.0), (10.0, 1.0)])
+def test_a_limit_that_is_always_there_is_told_of_few_samples_too(
+    values: dict[str, Any], kind: str, window_s: float, every_s: float
+) -> None:
+    evidence = HostEvidence("h", window_s)
+    evidence.apply(Hello(t=0.0, source="nvml", gpus=(info(),)))
+    evidence.apply(Gpus(t=0.0, gpus=(sample(0, **values),)))
+    assert kind not in standing(evidence.report()), "one sample may mix two moments"
+    for n in range(1, 4):
+        evidence.apply(Gpus(t=n * every_s, gpus=(sample(0, **values),)))
+    assert kind in standing(evidence.report())
 
 
 @pytest.mark.parametrize("story", [BEGINS, ENDS], ids=["begins", "ends"])

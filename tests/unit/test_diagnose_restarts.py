@@ -145,8 +145,36 @@ def test_a_start_in_the_log_of_a_process_that_is_gone_is_no_crash_while_the_new_
     report = story.evidence.report(21.0)
     server = report.servers[0]
     assert (kinds(report), server.phase, server.gone, server.pid) == ([], Phase.LOADING, False, None)
+    story.say(22.0, READY)
+    server = story.evidence.report(23.0).servers[0]
+    assert (server.phase, server.ready) == (Phase.UNKNOWN, False), "not without its process"
     assert story.evidence.report(40.0).headline == "crashed"
     assert story.successor().headline == Calm.HEALTHY
+
+
+def test_starts_whose_process_is_never_found_hide_a_crash_for_a_moment_only() -> None:
+    story = Story(ARGS, READY, DECODE)
+    told = []
+    for t in range(10, 130, 6):
+        story.say(float(t), ARGS, READY)
+        told += [story.evidence.report(t + after).headline for after in (1.0, 3.0, 5.0)]
+    assert told[9:] == ["crashed"] * len(told[9:])
+
+
+def test_a_start_that_is_only_read_now_is_no_start_of_now() -> None:
+    story = Story(told_gone=False)
+    story.say(2.0, ARGS, READY, DECODE, history=True)
+    story.evidence.apply(Server(t=3.0, name="sglang", pid=100, gone=True))
+    assert story.evidence.report(4.0).headline == "crashed"
+    late = Story()
+    late.say(6.0, ARGS, READY, DECODE, history=True)
+    assert late.evidence.report(7.0).headline == "crashed"
+
+
+def test_a_clock_that_was_set_back_hides_no_crash() -> None:
+    story = Story(ARGS, READY, DECODE)
+    story.say(5000.0, ARGS, WEIGHTS)
+    assert story.evidence.report(1400.0).headline == "crashed"
 
 
 def test_a_start_that_is_logged_just_before_the_end_of_the_process_is_told_is_the_next_ones() -> None:
@@ -166,6 +194,14 @@ def test_a_process_that_a_retune_job_stopped_did_not_crash(detail: dict[str, Any
     assert story.evidence.report(10.0).headline == "crashed"
 
 
+def test_a_job_of_another_user_is_known_by_its_port_where_only_one_server_has_that() -> None:
+    story = Story(ARGS, READY, DECODE)
+    story.evidence.apply(make_server(name="twin", t=2.0, pid=7, port=30000, gpus=(2,), source="twin.log"))
+    job = Status(t=3.0, code="retune_job", message="at work", level="warning", detail={"ports": [30000]})
+    story.evidence.apply(job)
+    assert story.evidence.report(4.0).headline == "crashed"
+
+
 @pytest.mark.parametrize("detail", [{}, {"servers": ["other"], "ports": [1]}, {"servers": "sglang", "ports": None}])
 def test_a_retune_job_elsewhere_explains_no_end(detail: dict[str, Any]) -> None:
     story = Story(ARGS, READY, DECODE)
@@ -177,7 +213,7 @@ def test_what_the_window_still_holds_of_a_server_that_was_stopped_is_no_starvati
     starved = gpm(sm_active_pct=96.0, tensor_pct=9.0, dram_pct=11.0)
     story = Story(ARGS, READY, TERM, told_gone=False)
 
-    def work(t: float, util_gpu_pct: float) -> list[str]:
+    def work(t: float, util_gpu_pct: float | None) -> list[str]:
         gpus = tuple(sample(i, util_gpu_pct=util_gpu_pct, gpm=starved) for i in range(2))
         story.evidence.apply(Gpus(t=t, gpus=gpus))
         return kinds(story.evidence.report(t))
@@ -188,6 +224,7 @@ def test_what_the_window_still_holds_of_a_server_that_was_stopped_is_no_starvati
     story.evidence.apply(Server(t=10.0, name="sglang", pid=100, gone=True))
     assert work(10.0, 0.0) == []
     assert work(11.0, 100.0) == ["tensor_starved"], "others work there now"
+    assert work(12.0, None) == ["tensor_starved"], "nothing says that it is idle"
 
 
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────────

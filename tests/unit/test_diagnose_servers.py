@@ -162,6 +162,11 @@ def test_a_burst_of_arrivals_is_no_overload_whether_counters_or_the_log_tell_of_
     assert "overloaded" not in standing(counters.report())
     counters.apply(make_server(t=11.0, metrics=many))
     assert "overloaded" in standing(counters.report())
+    calm = served(metrics=few)
+    for t in range(200, 230, 5):  # counters are old by then
+        calm.apply(Gpus(t=float(t), gpus=(sample(0, gpm=gpm(tensor_pct=70.0)),)))
+        calm.apply(Log(t=float(t), source="serve.log", line=DECODE.format(running=8, usage=0.99, queue=400)))
+    assert "overloaded" in standing(calm.report())
     lines = served()
     for t, queue in ((12.0, 20), (13.0, 0), (14.0, 20)):
         lines.apply(Log(t=t, source="serve.log", line=DECODE.format(running=8, usage=0.3, queue=queue)))

@@ -148,18 +148,30 @@ def kv(kv_usage_pct: float) -> bool:
     return pressed(10.0, {"running": 4.0, "waiting": 0.0, "kv_usage_pct": kv_usage_pct})
 
 
-def pressed(seconds: float, metrics: dict[str, float] | None = None) -> bool:
+def pressed(seconds: float, metrics: dict[str, float] | None = None, window_s: float = 10.0) -> bool:
     """Whether a server is overloaded of which readings so far apart tell of a long queue."""
     metrics = metrics or {"running": 4.0, "waiting": 9.0}
-    evidence = host({}, server={"metrics": metrics})
+    evidence = host({}, server={"metrics": metrics}, window_s=window_s)
     evidence.apply(make_server(t=seconds, metrics=metrics))
     return "overloaded" in standing(evidence.report())
 
 
 def capped_for(samples: float) -> bool:
-    """Whether so many samples under a power cap that is not the GPU's own tell of one."""
-    evidence = host({"power_w": 300.0, "clock_event_reasons": 4}, seconds=round(samples))
+    """Whether of four samples so many under a power cap that is not the GPU's own tell of one."""
+    evidence = host({"power_w": 300.0, "clock_event_reasons": 4}, seconds=0)
+    for t in range(4):
+        reasons = 4 if t < samples else 0
+        evidence.apply(Gpus(t=float(t), gpus=(sample(0, power_w=300.0, clock_event_reasons=reasons),)))
     return "power_capped" in standing(evidence.report())
+
+
+def calm(kv_usage_pct: float) -> bool:
+    """Whether a cache that was full stays so over a reading of this."""
+    full = {"running": 4.0, "waiting": 0.0, "kv_usage_pct": 99.0}
+    evidence = host({}, server={"metrics": full})
+    evidence.apply(make_server(t=5.0, metrics={**full, "kv_usage_pct": kv_usage_pct}))
+    evidence.apply(make_server(t=7.0, metrics=full))
+    return "overloaded" in standing(evidence.report())
 
 
 def unseen_start(seconds: float) -> str:
@@ -280,6 +292,8 @@ CROSSINGS: dict[str, tuple[Probe, float, float]] = {
     "LIMIT_UNDER_DEFAULT_PCT": (lambda v: limits(power_limit_w=7 * v), 98.9, 99.1),
     "LIMIT_SAMPLES": (capped_for, 2, 3),
     "OVERLOADED_S": (pressed, 2.9, 3.1),
+    "OVERLOADED_SHARE": (lambda v: pressed(2 * v, window_s=2.0), 0.39, 0.41),
+    "KV_CALM_PCT": (calm, 84.9, 85.1),
     "UNSEEN_START_S": (unseen_start, 14.9, 15.1),
     "CLOCK_LOW_PCT": (lambda v: limits(sm_clock_mhz=19.8 * v), 49.9, 50.1),
     "CAP_ELSEWHERE_PCT": (
