@@ -168,9 +168,10 @@ CAP_ELSEWHERE_PCT = 80.0
 """Power-cap reason while the draw is under this share of the limit: another budget binds (report: A100 at 60 %)."""
 
 LIMIT_SAMPLES = 3
-"""So many samples of a live GPU, or all of a window of two, must show such a cap, or a low clock at load: draw and utilization are means over the
-last second, reasons and clocks are not. H200 in the second in which work begins: power-cap reason on, 444 of 700 W; a
-second later 688 W (measured)."""
+"""So many samples of a live GPU, or all of a window of two, must show such a cap, or a low clock at load: draw and
+utilization are means over the last second, reasons and clocks are not. H200 in the second in which work begins:
+power-cap reason on, 444 of 700 W; a second later 688 W (measured).
+"""
 
 # ── patterns over GPUs ───────────────────────────────────────────────────────────────────────────
 
