@@ -68,16 +68,22 @@ def is_busy(sample: GpuSample) -> bool:
     return sample.util_gpu_pct is not None and sample.util_gpu_pct >= th.HOST_BOUND_UTIL_PCT
 
 
+def is_slow(sample: GpuSample, max_clock_mhz: float | None) -> bool:
+    """Whether the SM clock is so low that a busy GPU would need a reason for it."""
+    clock = sample.sm_clock_mhz
+    return clock is not None and max_clock_mhz is not None and clock < max_clock_mhz * th.CLOCK_LOW_PCT / 100
+
+
 def is_gpm_wrong(sample: GpuSample, own_limit_w: float | None) -> bool:
     """Whether power speaks against GPM, for the probe or here: so much of the card's own limit is not drawn with idle
     SMs."""
     if sample.gpm is None:
-        return sample.absent.get("gpm") == CONTRADICTED
-    power_pct = power_percent(sample.power_w, own_limit_w)
-    if sample.gpm.sm_active_pct is None or power_pct is None:
+        return bool(sample.absent) and sample.absent.get("gpm") == CONTRADICTED
+    active = sample.gpm.sm_active_pct
+    if active is None or active >= th.CONTRADICTION_NO_SM_PCT or not is_busy(sample):
         return False
-    loaded = is_busy(sample) and power_pct >= th.CONTRADICTION_POWER_PCT
-    return loaded and sample.gpm.sm_active_pct < th.CONTRADICTION_NO_SM_PCT
+    power_pct = power_percent(sample.power_w, own_limit_w)
+    return power_pct is not None and power_pct >= th.CONTRADICTION_POWER_PCT
 
 
 def limits_of(info: GpuInfo, figures: Figures) -> tuple[Limit, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from moetop.diagnose import thresholds as th
-from moetop.diagnose.limits import bits_of, is_busy, is_capped, is_gpm_wrong
+from moetop.diagnose.limits import bits_of, is_busy, is_capped, is_gpm_wrong, is_slow
 from moetop.model import Gpm, GpuInfo, GpuSample, Limit
 from moetop.ratio import percent, power_percent
 
@@ -41,7 +41,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Medians over a window. The fields without a unit of their own model field are derived:
     `power_pct` of the enforced limit, `clock_pct` of the maximum, `vector_pct` the busiest fp pipe,
     `pcie_mib_s` the busier direction; `capped_power_pct` is of the `n_capped` samples with the power-cap
-    reason alone, `busy_clock_pct` of the `n_busy` busy ones: a window that holds a change of work mixes the two.
+    reason alone, where it counts, `busy_clock_pct` of the `n_busy` busy ones, where a clock is low without a
+    reason: a window that holds a change of work mixes the two.
     `reasons` is None where the driver gave no mask. Of GPM values that power contradicts (`gpm_wrong`) none is kept.
     """
 
@@ -121,7 +122,10 @@ def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
     trusted = [s for s in samples if not is_gpm_wrong(s, own_limit_w)]
     gpms = [s.gpm for s in trusted if s.gpm is not None]
     gpm = _gpm_median(gpms) if gpms else None
-    capped, busy = [s for s in samples if is_capped(s)], [s for s in samples if is_busy(s)]
+    reasons = bits_of(masks) if masks else None
+    capped = [s for s in samples if is_capped(s)] if reasons and Limit.SW_POWER_CAP in reasons else []
+    slow = reasons == () and any(is_slow(s, info.sm_clock_max_mhz) for s in samples)
+    busy = [s for s in samples if is_busy(s)] if slow else []
     rx, tx = named.pop("pcie_rx_mib_s"), named.pop("pcie_tx_mib_s")
     if gpm is not None:
         rx = gpm.pcie_rx_mib_s if gpm.pcie_rx_mib_s is not None else rx
@@ -137,7 +141,7 @@ def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
         n_busy=len(busy),
         capped_power_pct=_rounded(power_percent(_typical([s.power_w for s in capped]), named["power_limit_w"])),
         busy_clock_pct=share(_typical([s.sm_clock_mhz for s in busy]), info.sm_clock_max_mhz),
-        reasons=bits_of(masks) if masks else None,
+        reasons=reasons,
         gpm=gpm,
         gpm_wrong=len(trusted) < len(samples) and not gpms,
         sm_pct=gpm.sm_active_pct if gpm else None,
