@@ -3,7 +3,7 @@
 Measured on an H200 (driver 580.159.04): of pairs 20 ms apart 16 in 20 were bad, 50 ms apart 10 in 20,
 from 100 ms on none. A bad pair reads DRAM as NaN and every other metric as 0.
 
-Now and then (2 of 40 probes on a host with two H200, none of more on hosts with one) all pairs of a process are wrong
+Now and then (2 of some 25 probes on hosts with two H200, none seen on hosts with one) all pairs of a process are wrong
 for as long as it runs: SM metrics 0, DRAM and PCIe twice what they are. The next process reads right.
 """
 

@@ -1,4 +1,4 @@
-"""A retune from the keyboard against a real server: `python3 -m tests.gpu.retune_keys HOST FOLDER [LIMIT_S]`.
+"""A retune from the keyboard against a real server: `python3 -m tests.gpu.retune_keys HOST FOLDER`.
 
 Drives the whole app through Textual's pilot with the keys that a person would press, from the fleet over the why, the
 server and the log to the plan, the typed word and the proof, and keeps each screen as text and SVG in FOLDER. Exit

@@ -12,11 +12,14 @@ import pytest
 from moetop.diagnose import crossgpu
 from moetop.diagnose import thresholds as th
 from moetop.diagnose.faults import is_old
+from moetop.diagnose.limits import CONTRADICTED
 from moetop.diagnose.servers import ServerEvidence
 from moetop.diagnose.states import GpuContext, judge_gpu
 from moetop.diagnose.view import HostView
 from moetop.diagnose.window import GpuWindow
 from moetop.model import EventKind, EventSeverity, Gpus, GpuState, Log, LogEvent, Server
+from moetop.probe import gpm as gpm_pairs
+from moetop.probe import gpus
 from moetop.triage.dmon import parse_dmon
 from tests.unit.diagnose_kit import SIGNATURE, SPIN, gpm, host, info, make_server, sample, standing
 
@@ -359,6 +362,12 @@ def test_moving_across_a_threshold_changes_the_answer(name: str) -> None:
 
 def test_every_threshold_is_crossed_by_a_test() -> None:
     assert set(constants()) == set(CROSSINGS) | set(WORDED_OR_STRUCTURAL)
+
+
+def test_the_probe_which_travels_alone_leaves_out_what_is_left_out_here() -> None:
+    here = (th.HOST_BOUND_UTIL_PCT, th.CONTRADICTION_POWER_PCT, th.CONTRADICTION_NO_SM_PCT)
+    assert here == (gpm_pairs.BUSY_UTIL_PCT, gpm_pairs.LOADED_POWER_PCT, gpm_pairs.NO_SM_PCT)
+    assert f'"{CONTRADICTED}"' in Path(gpus.__file__).read_text()
 
 
 def test_every_threshold_names_its_source() -> None:
