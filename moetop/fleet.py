@@ -163,6 +163,7 @@ class Supervisor:
                 self._take(raw)
                 if self._renew:
                     _log.info("%s: a new probe is started, since the GPM values of this one are wrong", self.name)
+                    self._say(LinkPhase.CONNECTING)  # before the channel closes, which takes its time
                     return False
             if session.silent and not self._stop.is_set():
                 raise LinkError(f"nothing heard for {session.patience_s:.0f} s", code="silent")

@@ -69,6 +69,7 @@ class _Host:
         self.recent: deque[LogEvent] = deque(maxlen=RECENT_EVENTS)
         self.statuses: dict[str, Status] = {}
         self.first_t: float | None = None
+        self.probe_first_t: float | None = None
         self.last_t: float | None = None
         self.clock = HostClock()
         self.servers: dict[str, Server] = {}
@@ -155,6 +156,8 @@ class Watch:
             entry = self._known(host)
             self._notice_time()
             entry.link = link
+            if link.phase is LinkPhase.CONNECTING and not link.is_lost:
+                entry.probe_first_t = None  # a probe that replaces another: what that one sampled may not count
             entry.evidence.apply_link(link)
             entry.dirty = True
             self._touch()
@@ -169,6 +172,7 @@ class Watch:
     def _note(self, entry: _Host, frame: AnyFrame) -> None:
         if isinstance(frame, Gpus):
             entry.first_t = frame.t if entry.first_t is None else entry.first_t
+            entry.probe_first_t = frame.t if entry.probe_first_t is None else entry.probe_first_t
             entry.last_t = frame.t
             entry.clock.note(self._notice_time(), frame.t)
         elif isinstance(frame, Hello):
@@ -354,15 +358,16 @@ class Watch:
                     entry.dirty = True
 
     def is_sampled(self, host: str, span_s: float) -> bool:
-        """Whether samples of `host` span `span_s` seconds, or none will ever come."""
+        """Whether samples of `host` span `span_s` seconds, those of its new probe where one was replaced, or none will
+        ever come."""
         entry = self._entry(host)
         if entry.link.phase in (LinkPhase.LOST, LinkPhase.FINISHED):
             return True
         if any(status.fatal for status in entry.statuses.values()):
             return True
-        if entry.first_t is None or entry.last_t is None:
+        if entry.probe_first_t is None or entry.last_t is None:
             return False
-        return entry.last_t - entry.first_t >= span_s
+        return entry.last_t - entry.probe_first_t >= span_s
 
     def is_searched(self, host: str) -> bool:
         """Whether the search for servers and the first reading of their logs are through."""

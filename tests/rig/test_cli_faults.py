@@ -147,12 +147,14 @@ def test_values_that_are_not_supported_are_null_and_never_zero(
 STARVED = ("gpm.sm 97", "gpm.tensor 9", "gpm.dram 11", "power 590", "reasons 0", "gpm.wrong_processes 1")
 
 
-def test_a_probe_that_gets_wrong_activity_values_is_replaced_within_one_snapshot(
-    gpu_host: Sshd, scenario: Scenario, moetop: Moetop
+def test_a_probe_that_gets_wrong_activity_values_is_replaced_within_one_snapshot_also_where_probes_start_slowly(
+    make_sshd: Callable[..., Sshd], client: Client, scenario: Scenario, moetop: Moetop
 ) -> None:
     scenario.write(*(f"gpu.0.{line}" for line in STARVED))
-    said = moetop("--host", place(gpu_host), "--snapshot", "-", "--window", "3", "--interval", "0.4")
-    host = said.hosts()[place(gpu_host)]
+    slow = make_sshd("""ForceCommand sleep 2; eval "$SSH_ORIGINAL_COMMAND" """, env=scenario.environment)
+    client.admit(slow)
+    said = moetop("--host", place(slow), "--snapshot", "-", "--window", "4", "--interval", "0.4")
+    host = said.hosts()[place(slow)]
     assert (said.code, said.err, host["status"]) == (0, "", "ok")
     assert (host["gpus"][0]["state"], host["gpus"][0]["confidence"]) == ("tensor_starved", "measured")
     assert host["gpus"][0]["gpm"]["sm_active_pct"] == 97.0

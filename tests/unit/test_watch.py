@@ -286,6 +286,19 @@ def test_sampled_means_a_span_of_samples_or_that_none_will_come(watch: Watch) ->
     assert [watch.is_sampled(name, 2.0) for name in ("lost", "over", "broken", "warned")] == [True, True, True, False]
 
 
+def test_a_probe_that_replaces_another_is_waited_for_and_a_host_that_comes_back_is_not(watch: Watch) -> None:
+    put(watch, "a", hello(0.0), gpus(10.0), gpus(13.0))
+    assert watch.is_sampled("a", 2.0)
+    watch.link("a", Link(phase=LinkPhase.CONNECTING, reason="cut", attempt=1))
+    assert watch.is_sampled("a", 2.0)
+    watch.link("a", Link(phase=LinkPhase.CONNECTING))
+    assert not watch.is_sampled("a", 0.0)
+    put(watch, "a", hello(14.0), gpus(14.0))
+    assert watch.is_sampled("a", 0.0) and not watch.is_sampled("a", 2.0)
+    put(watch, "a", gpus(16.0))
+    assert watch.is_sampled("a", 2.0)
+
+
 def test_searched_means_that_the_log_of_every_server_was_read(watch: Watch) -> None:
     put(watch, "a", hello(0.0))
     assert not watch.is_searched("a")
