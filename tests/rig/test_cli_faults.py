@@ -147,7 +147,7 @@ def test_values_that_are_not_supported_are_null_and_never_zero(
 STARVED = ("gpm.sm 97", "gpm.tensor 9", "gpm.dram 11", "power 590", "reasons 0", "gpm.wrong_processes 1")
 
 
-def test_a_probe_that_gets_wrong_activity_values_is_replaced_within_one_snapshot_also_where_probes_start_slowly(
+def test_a_probe_that_gets_wrong_activity_values_is_replaced_within_one_snapshot(
     make_sshd: Callable[..., Sshd], client: Client, scenario: Scenario, moetop: Moetop
 ) -> None:
     scenario.write(*(f"gpu.0.{line}" for line in STARVED))
