@@ -18,7 +18,7 @@ from moetop.retune.job import RetuneRefused
 from moetop.retune.types import JobRef
 from moetop.session import Session
 from moetop.ui.feed import JobView
-from tests.rig.jobdesk_kit import WatchedRig, watched, watching
+from tests.rig.jobdesk_kit import WatchedRig, server_seen, watched, watching
 from tests.rig.retune_kit import until
 
 __all__ = ["watched"]
@@ -168,7 +168,7 @@ def test_what_the_runner_asks_is_shown_and_answered(
     rig.start()
     monkeypatch.setitem(recipes.DEFAULT_TIMEOUTS, "ask_s", 30.0)
     with watching(path, rig) as (session, config), desk_of(session, config) as desk:
-        until(lambda: session.watch.report("rig").servers[0].pid in rig.pids(), "the new server is found")
+        until(lambda: (seen := server_seen(session, rig)) and seen.pid in rig.pids(), "the new server is found")
         key = begin(desk, rig)
         until(lambda: view(desk, key).question, "it asks", 30.0)
         asked = view(desk, key)
