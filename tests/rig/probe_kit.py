@@ -113,7 +113,7 @@ class Probe:
         assert self.process.stdin
         self.process.stdin.close()
 
-    def wait(self, timeout_s: float = 5.0) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Exit status; all frames are in afterwards."""
         status = self.process.wait(timeout_s)
         for thread in self._threads:

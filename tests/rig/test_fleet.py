@@ -314,7 +314,7 @@ def test_one_host_that_hangs_or_fails_does_not_delay_another(ear: Ear, watching:
     assert ear.phase("hangs") is LinkPhase.CONNECTING
     begun = time.monotonic()
     fleet.stop()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 5
 
 
 def test_waits_between_tries_double_to_a_ceiling_with_jitter(
@@ -391,5 +391,5 @@ def test_hundreds_of_hosts_are_watched_and_stopped_at_once(ear: Ear, watching: C
     ear.until(lambda: len({host for host, frame, _ in ear.frames if isinstance(frame, Gpus)}) == 256)
     begun = time.monotonic()
     fleet.stop()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 5
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("moetop-h")]

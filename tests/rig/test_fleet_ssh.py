@@ -93,7 +93,7 @@ def test_a_line_that_swallows_everything_is_noticed_by_its_silence_and_mended(
     proxy.swallow()
     begun = time.monotonic()
     ear.until(ear.saw(LOST, "silent"))
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 8
     proxy.restore()
     ear.until(back(ear), 40)
 
@@ -164,7 +164,7 @@ def test_stopping_the_fleet_leaves_no_session_and_no_probe(
     ear.until(lambda: len(probe_pids(ear)) == 7, 30)
     begun = time.monotonic()
     fleet.stop()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 5
     until(lambda: not sshd.session_pids())
     until(lambda: not any(is_running(pid) for pid in probe_pids(ear)))
 

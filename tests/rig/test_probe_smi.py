@@ -10,7 +10,7 @@ import pytest
 
 from moetop.probe import smi_live
 from moetop.probe.smi_live import SmiLoop
-from tests.rig.probe_kit import children_of, probe
+from tests.rig.probe_kit import PATIENCE_S, children_of, probe
 from tests.rig.smi_kit import Smi, wait_until_gone
 
 
@@ -115,7 +115,7 @@ def test_nvidia_smi_goes_with_the_probe_however_it_ends(smi: Smi, number: int) -
         running.row(0, lambda r: True)
         children = children_of(running.process.pid)
         running.process.send_signal(number)
-        running.process.wait(3.0)
+        running.process.wait(PATIENCE_S)
         wait_until_gone(children)
     assert len(children) >= 2
 

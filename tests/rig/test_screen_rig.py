@@ -206,7 +206,7 @@ async def test_leaving_the_screen_leaves_no_thread_waiting_for_an_answer(
                 await pilot.press("ctrl+c")
             began = time.monotonic()
             actions.close()
-        assert time.monotonic() - began < 3.0
+        assert time.monotonic() - began < 10.0
         assert person.ask("anything else?", True) is None
 
 

@@ -123,7 +123,7 @@ def test_a_broken_output_is_told_once_and_nothing_blocks_after_it(pipe: tuple[in
     start = time.monotonic()
     assert box.emit({"code": "y"}) is False
     box.flush(5)
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 4
 
 
 def test_a_number_that_is_none_never_travels() -> None:

@@ -284,7 +284,7 @@ def test_a_replay_keeps_the_frames_own_pace_times_speed() -> None:
 
     begun = time.monotonic()
     assert len(play(FrameTransport("h", lambda: iter([sample(0), sample(2), sample(4)]), speed=20))) == 3
-    assert 0.19 <= time.monotonic() - begun < 1.0
+    assert 0.19 <= time.monotonic() - begun < 3.5, "faster than the frames themselves"
 
 
 def test_a_silence_of_the_whole_recording_is_cut_short(tmp_path: Path) -> None:
