@@ -76,16 +76,26 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     pcie_mib_s: float | None = None
 
 
-def median(column: Iterable[float | None]) -> float | None:
+def median(column: Sequence[float | None]) -> float | None:
     """Median of the values that are there; absent, negative and non-finite ones do not count."""
-    values = [v for v in column if v is not None and 0.0 <= v < math.inf]
-    if not values:
-        return None
-    values.sort()
+    values: list[float] = []
+    if None not in column and sum(column) < math.inf:  # type: ignore[arg-type]
+        values = sorted(column)  # type: ignore[arg-type]  # without gaps: no look at each of millions of values
+    if not values or values[0] < 0.0:
+        values = sorted(v for v in column if v is not None and 0.0 <= v < math.inf)
+        if not values:
+            return None
     middle = len(values) // 2
     if len(values) % 2:
         return round(float(values[middle]), 3)
     return round(values[middle - 1] / 2 + values[middle] / 2, 3)
+
+
+def _medians(rows: Sequence[tuple[float | None, ...]]) -> list[float | None]:
+    """The median of every column of `rows`."""
+    if len(rows) == 1:
+        return [round(float(v), 3) if v is not None and 0.0 <= v < math.inf else None for v in rows[0]]
+    return [median(column) for column in zip(*rows, strict=True)]
 
 
 def share(part: float | None, whole: float | None) -> float | None:
@@ -112,11 +122,7 @@ def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
     """Medians of `samples`, absent where no sample has the value."""
     if not samples:
         return Figures()
-    if len(samples) == 1:
-        medians = [median((v,)) for v in _scalars_of(samples[0])]
-    else:
-        medians = [median(column) for column in zip(*map(_scalars_of, samples), strict=True)]
-    named = dict(zip(_SCALARS, medians, strict=True))
+    named = dict(zip(_SCALARS, _medians([*map(_scalars_of, samples)]), strict=True))
     masks = [s.clock_event_reasons for s in samples if s.clock_event_reasons is not None]
     own_limit_w = greatest(named["power_limit_w"], info.power_limit_default_w)
     trusted = [s for s in samples if not is_gpm_wrong(s, own_limit_w)]
@@ -154,10 +160,7 @@ def figures_of(info: GpuInfo, samples: Sequence[GpuSample]) -> Figures:
 
 
 def _gpm_median(gpms: list[Gpm]) -> Gpm | None:
-    if len(gpms) == 1:
-        values = [median((v,)) for v in _gpm_of(gpms[0])]
-    else:
-        values = [median(column) for column in zip(*map(_gpm_of, gpms), strict=True)]
+    values = _medians([*map(_gpm_of, gpms)])
     if all(v is None for v in values):
         return None
     return Gpm(**dict(zip(_GPM, values, strict=True)))
