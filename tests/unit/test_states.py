@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from pathlib import Path
 
 import msgspec
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moetop.diagnose.host import HostEvidence
 from moetop.diagnose.states import Decision, GpuContext, judge_gpu
-from moetop.diagnose.window import GpuWindow
+from moetop.diagnose.window import GpuWindow, median
 from moetop.model import AnyFrame, Confidence, Gpm, GpuReport, Gpus, GpuSample, GpuState, Hello
 from tests.unit.diagnose_kit import GOOD_GPM, SIGNATURE, SPIN, gpm, host, info, sample, without_gpm
 
@@ -322,6 +326,14 @@ def test_medians_ignore_single_outliers() -> None:
     evidence.apply(Gpus(t=10.0, gpus=(sample(util_gpu_pct=0.0, power_w=1.0, gpm=gpm(tensor_pct=0.0)),)))
     gpu = evidence.report().gpus[0]
     assert (gpu.state, gpu.util_gpu_pct, gpu.power_w) == (GpuState.TENSOR_BUSY, 100.0, 560.0)
+
+
+@given(st.lists(st.none() | st.floats(-10.0, 1e6) | st.sampled_from([math.inf, -math.inf, math.nan, 0.0]), max_size=12))
+def test_a_median_is_of_the_values_that_are_there_and_can_be(column: list[float | None]) -> None:
+    there = [value for value in column if value is not None and 0.0 <= value < math.inf]
+    wanted = statistics.median(there) if there else None
+    got = median(column)
+    assert got == (pytest.approx(wanted, abs=1e-3) if wanted is not None else None)
 
 
 def test_a_figure_that_swings_about_its_cut_does_not_make_the_state_flicker() -> None:
