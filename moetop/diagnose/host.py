@@ -12,7 +12,7 @@ from moetop.diagnose.findings import find_all
 from moetop.diagnose.gpu import GpuEvidence
 from moetop.diagnose.headline import host_headline
 from moetop.diagnose.servers import Reading, ServerEvidence
-from moetop.diagnose.view import GpuView, HostView
+from moetop.diagnose.view import RETUNE_JOB, GpuView, HostView
 from moetop.model import (
     PASTED_SAMPLES,
     RECORDING,
@@ -47,6 +47,9 @@ KERNEL = "kernel"
 PASTED_LOG = "pasted"
 PASTED = PASTED_SAMPLES | {PASTED_LOG}
 """What `Hello.source` says of pasted text: its times are no clock, nothing in it grows stale."""
+
+SEARCHED, FALLBACK_SMI = "searched", "fallback_smi"
+"""What a probe says after its first search for servers, and where only `nvidia-smi` can be asked and none is made."""
 
 GPU_CODES = frozenset(("gpu_lost", "stuck_gpu", "not_permitted"))
 """Conditions of a single GPU, where their detail names one."""
@@ -120,6 +123,10 @@ class HostEvidence:
             self._servers.hold(frame.source, frame.t)
         elif frame.source is not None and frame.code == "log_read":
             self._servers.release(frame.source)
+        elif frame.code in (SEARCHED, FALLBACK_SMI):
+            self._forget_jobs_before_this_probe()
+        if frame.code == SEARCHED:
+            self._servers.on_searched(frame.t)
         gpu = frame.detail.get("gpu", frame.detail.get("index"))
         if gpu is not None and frame.code in GPU_CODES:
             for key in [k for k in self._statuses if k[0] in GPU_CODES and k[1] == str(gpu)]:
@@ -130,6 +137,12 @@ class HostEvidence:
         else:
             self._statuses[key] = frame
 
+    def _forget_jobs_before_this_probe(self) -> None:
+        """It has looked for retune jobs, or cannot: what the one before it said of them is over."""
+        begun = self._hello.t if self._hello is not None else float("-inf")
+        for key in [key for key, status in self._statuses.items() if key[0] == RETUNE_JOB and status.t < begun]:
+            del self._statuses[key]
+
     def apply_link(self, link: Link) -> None:
         """Take the state of the connection."""
         self._link = link
@@ -139,12 +152,14 @@ class HostEvidence:
             self._newest = t
 
     def _on_hello(self, frame: Hello) -> None:
-        self._hello = frame
+        """Another probe begins, whose conditions are its own; but that a job works on a server stands until this
+        probe has looked for it as well."""
         if frame.source in PASTED:
             self.live = self._servers.live = False
         self._newest = frame.t
-        self._statuses.clear()
-        self._servers.release()
+        self._statuses = {key: status for key, status in self._statuses.items() if key[0] == RETUNE_JOB}
+        self._hello = frame
+        self._servers.on_hello()
         there = {info.index: info for info in frame.gpus}
         for index in [i for i in self._gpus if i not in there]:
             del self._gpus[index]

@@ -71,6 +71,7 @@ class ServerEvidence:
         self.sampled = False  # whether GPU samples came: charts begin with them
         self.books: dict[str, LogBook] = {}
         self._known: dict[str, KnownServer] = {}
+        self._unseen: set[str] = set()
         self._files: dict[str, Inventory] = {}
         self._digests: dict[str, LogDigest] = {}
         self._runs: dict[str, tuple[LogDigest, RunEvents]] = {}
@@ -172,7 +173,20 @@ class ServerEvidence:
                 found[name] = known.metrics_t - known.pressed_since
         return found
 
+    def on_hello(self) -> None:
+        """Another probe begins: what processes there are it tells anew."""
+        self.release()
+        self._unseen = {name for name, known in self._known.items() if known.frame.pid is not None}
+
+    def on_searched(self, t: float) -> None:
+        """The probe's first search is through: a process it did not name went while nobody looked."""
+        for name in sorted(self._unseen):
+            if not self._known[name].frame.gone:
+                self.on_server(Server(t=t, name=name, gone=True))
+        self._unseen.clear()
+
     def on_server(self, frame: Server) -> None:
+        self._unseen.discard(frame.name)
         known = self._known.get(frame.name)
         another = known is None or known.is_another(frame)
         if another and frame.source and self._was_left(frame.source, frame.name, known):

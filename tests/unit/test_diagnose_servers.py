@@ -9,9 +9,11 @@ import pytest
 
 from moetop.diagnose.host import HostEvidence
 from moetop.model import (
+    AnyFrame,
     Calm,
     Gpus,
     Hello,
+    HostReport,
     Inventory,
     Log,
     LogPlace,
@@ -223,6 +225,46 @@ def test_a_process_gone_whose_log_cannot_be_read_is_only_a_hint() -> None:
     report = gone(source=None).report()
     assert finding(report, "crashed").severity is Severity.INFO
     assert "its log cannot be read" in text_of(report)
+
+
+def reconnected(evidence: HostEvidence, *frames: AnyFrame) -> HostReport:
+    """What is said after another probe of the same host brought `frames` and was through with its search."""
+    evidence.apply(Hello(t=30.0, gpus=(info(),), source="nvml"))
+    for frame in frames:
+        evidence.apply(frame)
+    evidence.apply(Status(t=31.0, code="searched", message="searched"))
+    return evidence.report()
+
+
+def test_a_process_that_the_next_probe_does_not_find_went_while_nobody_looked() -> None:
+    report = reconnected(served(ARGS.format(backend="triton"), READY, pid=4711))
+    assert report.servers[0].gone and finding(report, "crashed")
+    stopped = reconnected(served(ARGS.format(backend="triton"), READY, TERM, pid=4711))
+    assert stopped.servers[0].gone and stopped.headline == "stopped"
+
+
+def test_a_process_that_the_next_probe_finds_is_there_as_before() -> None:
+    again = make_server(t=30.5, pid=4711)
+    report = reconnected(served(ARGS.format(backend="triton"), READY, pid=4711), again)
+    assert [server.gone for server in report.servers] == [False] and report.headline == "healthy"
+
+
+def test_of_a_server_told_without_a_process_the_search_says_nothing() -> None:
+    report = reconnected(served(ARGS.format(backend="triton"), READY, pid=None))
+    assert [server.gone for server in report.servers] == [False]
+
+
+def test_a_retune_job_is_known_until_the_next_probe_has_looked_for_it() -> None:
+    def at_work(t: float) -> Status:
+        detail = {"servers": ["sglang"], "ports": []}
+        return Status(t=t, code="retune_job", message="at work", level="warning", detail=detail)
+
+    evidence = served(READY, pid=4711)
+    evidence.apply(at_work(20.0))
+    evidence.apply(Hello(t=30.0, gpus=(info(),), source="nvml"))
+    assert "at work" in str(evidence.report())
+    assert "at work" not in str(reconnected(evidence))
+    assert "at work" in str(reconnected(evidence, at_work(30.5)))
 
 
 def test_a_process_gone_after_a_crash_has_the_cause() -> None:
