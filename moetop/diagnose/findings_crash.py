@@ -29,6 +29,20 @@ ECHO_KINDS = frozenset(
 )
 
 
+WHO_KILLED = (
+    "look for a kill by the kernel or the manager",
+    words.COMMAND + "dmesg -T | grep -iE 'out of memory|killed process' | tail",
+)
+
+KILLED_STATUSES = frozenset(("9", "-9", "137"))
+
+
+def _is_kill(left: LogEvent) -> bool:
+    """Whether a shell, a container or a manager says that the process ended by SIGKILL."""
+    said = {str(left.fields.get(name)) for name in ("status", "signal")}
+    return str(left.fields.get("how")).lower() == "killed" or bool(said & KILLED_STATUSES)
+
+
 def find_crash(view: HostView, server: ServerReport) -> Iterator[Finding]:
     """`crashed`: the newest run ended in a crash or its start failed; the cause is the first error.
     A process that is gone without a word while a retune job works on its server was stopped by the job."""
@@ -64,7 +78,10 @@ def _crash(view: HostView, server: ServerReport) -> Finding:
     evidence: list[str] = []
     summary = f"{server.name} crashed; the cause is not in what was read"
     remedy = ["look further up in the log for the first error"]
-    if cause is not None:
+    if cause is None and any(_is_kill(left) for left in view.events(server, EventKind.EXIT)):
+        summary = f"{server.name} was killed (SIGKILL); the log does not say by whom"
+        remedy = list(WHO_KILLED)
+    elif cause is not None:
         when = f" at {cause.t_text}" if cause.t_text else ""
         evidence.append(f"{words.LOG}{_words_of(cause)}{when}")
         if cause.kind is EventKind.ENGINE_START_FAILED:
@@ -131,8 +148,5 @@ def _exited(view: HostView, server: ServerReport) -> Finding:
         server=server.name,
         gpus=server.gpus,
         evidence=tuple(evidence),
-        remedy=(
-            "look for a kill by the kernel or the manager",
-            words.COMMAND + "dmesg -T | grep -iE 'out of memory|killed process' | tail",
-        ),
+        remedy=WHO_KILLED,
     )

@@ -260,7 +260,11 @@ class Run:
         if asked or status in TERMINATION_STATUSES:
             self._set(Phase.STOPPED if asked else Phase.EXITED, record)
         else:
+            if self.phase not in OVER:
+                self.before_crash = self.phase
             self._set(Phase.CRASHED, record)
+            self.survivable = unit is None  # a shell may speak of another process that it started
+            self.crash_clock = record.clock if record.clock is not None else self.last_clock
 
     def note_moved(self, entry: Entry) -> None:
         """Take over an event that was printed before this run's arguments."""

@@ -227,6 +227,12 @@ def test_a_process_gone_whose_log_cannot_be_read_is_only_a_hint() -> None:
     assert "its log cannot be read" in text_of(report)
 
 
+@pytest.mark.parametrize("line", ["Killed", "sglang-1 exited with code 137"])
+def test_a_killed_server_is_called_killed_and_who_did_it_is_looked_for(line: str) -> None:
+    found = finding(served(ARGS.format(backend="triton"), READY, line).report(), "crashed")
+    assert "was killed (SIGKILL)" in found.summary and "dmesg" in str(found.remedy)
+
+
 def reconnected(evidence: HostEvidence, *frames: AnyFrame) -> HostReport:
     """What is said after another probe of the same host brought `frames` and was through with its search."""
     evidence.apply(Hello(t=30.0, gpus=(info(),), source="nvml"))

@@ -63,6 +63,33 @@ def test_only_work_long_after_a_crash_shows_that_the_server_lives(after: str, ph
     assert (digest.cause is None) is (phase is Phase.READY)
 
 
+KILLED = (
+    "Killed",
+    "[1]+  Killed                  python -m sglang.launch_server --port 30000",
+    "zsh: killed     python -m sglang.launch_server",
+    "./run.sh: line 12: 12345 Killed                  python -m sglang.launch_server",
+    "Segmentation fault (core dumped)",
+)
+"""What shells say of a process that did not end by itself."""
+
+
+@pytest.mark.parametrize("line", KILLED)
+def test_what_a_shell_says_of_a_killed_server_is_its_end(line: str) -> None:
+    assert read(SGL_ARGS, SGL_READY, line).phase is Phase.CRASHED
+
+
+@pytest.mark.parametrize("line", KILLED)
+def test_a_server_that_works_on_was_not_what_the_shell_saw_killed(line: str) -> None:
+    assert read(SGL_ARGS, SGL_READY, line, decode("13:38:20")).phase is Phase.CRASHED
+    assert read(SGL_ARGS, SGL_READY, line, decode("13:50:00")).phase is Phase.READY
+    assert read(SGL_ARGS, SGL_READY, line, ACCESS).phase is (Phase.CRASHED if "Segm" in line else Phase.READY)
+
+
+@pytest.mark.parametrize("line", ["Killed by request", "Aborted request 12", "The job was Killed", "KV blocks killed"])
+def test_words_of_a_sentence_are_no_kill(line: str) -> None:
+    assert read(SGL_ARGS, SGL_READY, line).phase is Phase.READY
+
+
 def test_weights_that_load_after_a_crash_begin_a_new_run_without_arguments() -> None:
     again = "[2026-06-28 15:01:10 TP0] Load weight begin. avail mem=93.80 GB"
     digest = read(SGL_ARGS, SGL_LOAD, SGL_READY, *SGL_CRASH, again)

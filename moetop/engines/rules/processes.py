@@ -135,6 +135,25 @@ RULES: tuple[Rule, ...] = (
         example="./run.sh: line 12: 12345 Killed                  python -m sglang.launch_server",
     ),
     Rule(
+        id="g.exit.bare",
+        kind=K.EXIT,
+        severity=S.ERROR,
+        engines=ANY,
+        pattern=(
+            r"^(?:zsh: |\[\d+\][+-]? +(?:\d+ )?)?(?P<how>[Kk]illed|Aborted|Segmentation fault|Bus error)"
+            r"(?: \(core dumped\))?(?:\s{2,60}\S.{0,300})?\s{0,20}$"
+        ),
+        literals=(
+            "killed",
+            "aborted",
+            "segmentation fault",
+            "bus error",
+        ),
+        meaning="the shell that started the process saw it killed",
+        source="bash, zsh",
+        example="Killed",
+    ),
+    Rule(
         id="g.exit.systemd",
         kind=K.EXIT,
         severity=S.ERROR,
