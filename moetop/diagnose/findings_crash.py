@@ -128,7 +128,8 @@ def _stage(view: HostView, server: ServerReport, cause: LogEvent) -> str:
 
 
 def _exited(view: HostView, server: ServerReport) -> Finding:
-    readable = bool(server.events) or bool(server.counts)
+    unread = server.name in view.unread
+    readable = not unread and (bool(server.events) or bool(server.counts))
     left = next(view.events(server, EventKind.EXIT), None)
     evidence = [f"{words.LOG}{left.line}"] if left is not None else []
     if server.pid is not None:
@@ -138,6 +139,8 @@ def _exited(view: HostView, server: ServerReport) -> Finding:
         evidence.append(
             words.NOT_KNOWN + "whether it was killed (out of memory, an operator, a manager) or died silently"
         )
+    elif unread:
+        evidence.append(words.NOT_KNOWN + "how it ended: it went while nobody watched, its log was not read on")
     else:
         evidence.append(words.NOT_KNOWN + "how it ended: its log cannot be read")
     return Finding(

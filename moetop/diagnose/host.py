@@ -125,7 +125,7 @@ class HostEvidence:
             self._servers.release(frame.source)
         elif frame.code in (SEARCHED, FALLBACK_SMI):
             self._forget_jobs_before_this_probe()
-        if frame.code == SEARCHED:
+        if frame.code == SEARCHED and frame.detail.get("processes") is True:
             self._servers.on_searched(frame.t)
         gpu = frame.detail.get("gpu", frame.detail.get("index"))
         if gpu is not None and frame.code in GPU_CODES:
@@ -244,6 +244,7 @@ class HostEvidence:
             runs=runs,
             moved_t=self._servers.moved(),
             pressed_s=self._servers.pressed_s(now),
+            unread=self._servers.unread(),
             window_s=self.window_s,
         )
 

@@ -72,6 +72,8 @@ class ServerEvidence:
         self.books: dict[str, LogBook] = {}
         self._known: dict[str, KnownServer] = {}
         self._unseen: set[str] = set()
+        self._went: set[str] = set()
+        self._read: set[str] = set()
         self._files: dict[str, Inventory] = {}
         self._digests: dict[str, LogDigest] = {}
         self._runs: dict[str, tuple[LogDigest, RunEvents]] = {}
@@ -139,6 +141,7 @@ class ServerEvidence:
             self._held.clear()
         else:
             self._held.pop(source, None)
+            self._read.add(source)
 
     def _release_late(self, now: float) -> None:
         for source in [source for source, (_, t) in self._held.items() if not 0 <= now - t < th.LOG_HELD_S]:
@@ -176,6 +179,7 @@ class ServerEvidence:
     def on_hello(self) -> None:
         """Another probe begins: what processes there are it tells anew."""
         self.release()
+        self._read.clear()
         self._unseen = {name for name, known in self._known.items() if known.frame.pid is not None}
 
     def on_searched(self, t: float) -> None:
@@ -183,10 +187,16 @@ class ServerEvidence:
         for name in sorted(self._unseen):
             if not self._known[name].frame.gone:
                 self.on_server(Server(t=t, name=name, gone=True))
+                self._went.add(name)
         self._unseen.clear()
+
+    def unread(self) -> frozenset[str]:
+        """Servers that went while no probe looked and whose logs were not read since."""
+        return frozenset(name for name in self._went if self._known[name].frame.source not in self._read)
 
     def on_server(self, frame: Server) -> None:
         self._unseen.discard(frame.name)
+        self._went.discard(frame.name)
         known = self._known.get(frame.name)
         another = known is None or known.is_another(frame)
         if another and frame.source and self._was_left(frame.source, frame.name, known):

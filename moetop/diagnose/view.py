@@ -87,7 +87,7 @@ def _holds(told: object, value: object) -> bool:
 class HostView(msgspec.Struct, frozen=True, kw_only=True):
     """One host at one moment. `answers` is whether GPU values come in now; `live` is False for
     pasted text, which has no clock. `pressed_s` is for how long a server's readings show more work than
-    room."""
+    room; `unread` are servers that went unseen, of whose logs the end was not read."""
 
     name: str
     now: float | None = None
@@ -100,6 +100,7 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
     kernel_events: tuple[LogEvent, ...] = ()
     runs: dict[str, RunEvents] = {}
     moved_t: dict[str, float] = {}
+    unread: frozenset[str] = frozenset()
     pressed_s: dict[str, float] = {}
     window_s: float = 10.0
 

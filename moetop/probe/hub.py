@@ -61,6 +61,13 @@ class LogHub:
             self._held[holder] = name
         return name
 
+    def read_on(self) -> None:
+        """Follow on the files that the probe before this one read and that no server found now writes: how the one
+        that did has ended stands there."""
+        for name in self._resume:
+            if name.startswith("/") and os.path.isfile(name) and os.access(name, os.R_OK):
+                self.add({"kind": "file", "target": name}, name)
+
     def start_new(self) -> None:
         """Begin to read the logs added since; apart from `add`, so that the server can be announced first."""
         new, self._new = self._new, []

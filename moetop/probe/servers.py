@@ -78,7 +78,7 @@ class ServerWatch:
                 self._hub.configure(spec)
         self._hub.start_new()
         if not self._options.get("discover", True):
-            self._say_searched("looking for servers is switched off")
+            self._say_searched("looking for servers is switched off", processes=False)
             return
         self._thread.start()
 
@@ -186,6 +186,8 @@ class ServerWatch:
         for entry in entries:
             self._follow(entry)
             self._say(entry)
+        if not self._searched:
+            self._hub.read_on()
         self._hub.start_new()
         for entry in entries:
             if entry.thread is None:
@@ -263,7 +265,7 @@ class ServerWatch:
         with self._lock:
             gpu_pids = {pid for pids in self._gpu_pids.values() for pid in pids}
         self._ever = self._ever or bool(found)
-        self._say_searched("this host was searched for servers")
+        self._say_searched("this host was searched for servers", processes=True)
         if not self._ever and not self._options.get("logs"):
             self._tell("no_server", "no SGLang, vLLM or TensorRT-LLM server process was found on this host", "info")
         if os.getpid() != 1 and procfs.stat(1) is None:
@@ -278,12 +280,13 @@ class ServerWatch:
         self._unseen = {pid: self._unseen.get(pid, now) for pid in unseen}
         return bool(unseen) and unseen == named and self._named_at - min(self._unseen.values()) >= HIDDEN_AFTER_S
 
-    def _say_searched(self, message: str) -> None:
-        """Once, after the first pass: which log files are read besides those of the servers that were named."""
+    def _say_searched(self, message: str, processes: bool) -> None:
+        """Once, after the first pass: whether processes were looked through, and which log files are read besides
+        those of the servers that were named."""
         if not self._searched:
             self._searched = True
             files = [log for log in self._options.get("logs") or () if log.get("kind") == "file"]
-            detail = {"logs": [str(log.get("source") or log.get("target")) for log in files]}
+            detail = {"logs": [str(log.get("source") or log.get("target")) for log in files], "processes": processes}
             self._emit(
                 {"type": "status", "t": time.time(), "code": "searched", "message": message, "level": "info",
                  "detail": detail},

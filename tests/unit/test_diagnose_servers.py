@@ -233,20 +233,36 @@ def test_a_killed_server_is_called_killed_and_who_did_it_is_looked_for(line: str
     assert "was killed (SIGKILL)" in found.summary and "dmesg" in str(found.remedy)
 
 
-def reconnected(evidence: HostEvidence, *frames: AnyFrame) -> HostReport:
+def reconnected(evidence: HostEvidence, *frames: AnyFrame, read: bool = True, processes: bool = True) -> HostReport:
     """What is said after another probe of the same host brought `frames` and was through with its search."""
     evidence.apply(Hello(t=30.0, gpus=(info(),), source="nvml"))
     for frame in frames:
         evidence.apply(frame)
-    evidence.apply(Status(t=31.0, code="searched", message="searched"))
+    evidence.apply(Status(t=31.0, code="searched", message="searched", detail={"logs": [], "processes": processes}))
+    if read:
+        evidence.apply(Status(t=31.1, code="log_read", message="read", source="serve.log"))
     return evidence.report()
 
 
 def test_a_process_that_the_next_probe_does_not_find_went_while_nobody_looked() -> None:
     report = reconnected(served(ARGS.format(backend="triton"), READY, pid=4711))
-    assert report.servers[0].gone and finding(report, "crashed")
+    assert report.servers[0].gone and finding(report, "crashed").severity is Severity.CRITICAL
     stopped = reconnected(served(ARGS.format(backend="triton"), READY, TERM, pid=4711))
     assert stopped.servers[0].gone and stopped.headline == "stopped"
+
+
+def test_how_a_server_ended_is_not_known_before_its_log_was_read_on() -> None:
+    evidence = served(ARGS.format(backend="triton"), READY, pid=4711)
+    found = finding(reconnected(evidence, read=False), "crashed")
+    assert found.severity is Severity.INFO and "was not read on" in str(found.evidence)
+    evidence.apply(Log(t=31.1, source="serve.log", line=TERM, history=True))
+    evidence.apply(Status(t=31.2, code="log_read", message="read", source="serve.log"))
+    assert kinds(evidence.report()) == [] and evidence.report().headline == "stopped"
+
+
+def test_a_probe_that_looks_for_no_processes_misses_none() -> None:
+    report = reconnected(served(ARGS.format(backend="triton"), READY, pid=4711), processes=False)
+    assert [server.gone for server in report.servers] == [False] and kinds(report) == []
 
 
 def test_a_process_that_the_next_probe_finds_is_there_as_before() -> None:
